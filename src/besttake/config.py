@@ -291,7 +291,7 @@ class Plan(BaseModel):
     )
     patience: float | None = Field(
         default=None, gt=0,
-        description="Replace a worker that does not answer for this many seconds (default: 1800)."
+        description="Replace a worker that does not answer for this many seconds (default: 300, doubled each time)."
     )  # fmt: skip
     on: Literal["local", "ray"] = Field(
         default="local",

@@ -84,7 +84,7 @@ def test_commands_that_an_environment_cannot_take_are_turned_only_when_it_is_kno
 def test_the_fingers_are_believed_rather_than_the_format():
     layout = layout_of(Numbers(episodes(), gripper_open=1), DataHints())
     assert layout.events.gripper_open == -1
-    assert any("the fingers were believed" in note for note in layout.notes)
+    assert any("the fingers are believed" in note for note in layout.notes)
 
 
 def test_the_user_is_believed_before_all():
@@ -125,7 +125,7 @@ def test_a_gripper_that_is_not_named_or_never_moves_is_told():
         return actions
 
     (note,) = layout_of(Numbers(episodes(still), gripper_dim=6, eef_dims=(0, 1, 2)), DataHints()).notes
-    assert note == "the gripper command is always -1, so no gripper event is seen; is `gripper_dim` 6 right?"
+    assert note == "the gripper command never changes, so no gripper event is seen; is `gripper_dim` 6 right?"
 
     def any_value(actions):
         actions[:, 6] = np.linspace(0, 1, len(actions)) ** 2

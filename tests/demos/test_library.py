@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from besttake.core import probe, score
-from besttake.core.events import EventConfig
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import UnreadableDemo
 from besttake.demos.build import Options, build, build_cached
@@ -125,7 +124,7 @@ def test_the_same_library_is_built_once_and_anything_else_builds_another(make_de
     others = {
         build_cached(source, Hog(), tmp_path, Options(stride=2)).path,
         build_cached(source, Hog(bins=8), tmp_path, Options(encoder_uri="hog?bins=8")).path,
-        build_cached(source, Hog(), tmp_path, Options(events=EventConfig(angle=30))).path,
+        build_cached(source, Hog(), tmp_path, Options(angle=30)).path,
         build_cached(source, Hog(), tmp_path, Options(turns="every")).path,
         build_cached(source_of([make_demo(i) for i in range(4)]), Hog(), tmp_path).path,
     }

@@ -26,12 +26,13 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_built_once_and_found_again(pictures: Path, cache: Path) -> None:
-    built: list[str] = []
-    first = open_or_build(str(pictures), "hog", work=BuildHooks(built.append))
-    again = open_or_build(f"video:{pictures}", "hog", work=BuildHooks(built.append))
+    built: list[int] = []
+    hooks = BuildHooks(frames=lambda done, expected: built.append(done))
+    first = open_or_build(str(pictures), "hog", work=hooks)
+    again = open_or_build(f"video:{pictures}", "hog", work=hooks)
     assert first.path == again.path
     assert cache in first.path.parents
-    assert len(built) == 2
+    assert built == [4, 8]
 
 
 def test_a_library_is_opened_and_must_have_been_embedded_by_the_encoder_that_is_asked_for(

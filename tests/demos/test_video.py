@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_built(tmp_path):
     left = {b.id: b.reason for b in made.head.left_out}
     assert "damaged video" in left["cut.mp4"]
     assert "damaged video" in left["text.mp4"]
-    assert left["short.mp4"] == "has 12 frames, but short.csv has 7 rows"
+    assert left["short.mp4"] == "has 12 frames that do not belong to its 7 steps"
     assert "not numbers" in left["words.mp4"]
     assert "without columns" in left["strange.mp4"]
     assert "5.png" in left["torn"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import quote, urlencode
 
 import numpy as np
@@ -163,19 +163,11 @@ def _says_wrist(camera: str) -> bool:
     return any(word in camera.lower() for word in ("wrist", "hand", "gripper"))
 
 
-@dataclass(frozen=True)
-class Camera:
-    """The camera to score by: the name that the data set has ``stored``, and what to call it."""
+def choose_camera(cameras: Sequence[str], wanted: str | None, named: Mapping[str, str], source: str) -> tuple[str, str]:
+    """The stored name of the camera to score by, and what to call it.
 
-    stored: str
-    name: str
-
-
-def choose_camera(cameras: Sequence[str], wanted: str | None, named: Mapping[str, str], source: str) -> Camera:
-    """The camera ``wanted``, by its name or last word; by default the one in the hand, else the first.
-
-    ``named`` maps what an env calls its cameras to stored names: a camera that it names as a wrist camera is one, and
-    the default.
+    It is the one ``wanted``, by its name or last word; by default the one in the hand, else the first. ``named`` maps
+    what an env calls its cameras to stored names: a camera that it names as a wrist camera is one, and the default.
     """
     if wanted is None:
         hands = [stored for name, stored in named.items() if is_wrist(name)] or wrist_cameras(cameras)
@@ -183,7 +175,7 @@ def choose_camera(cameras: Sequence[str], wanted: str | None, named: Mapping[str
     for camera in cameras:
         if wanted in (camera, last_word(camera)):
             names = [name for name, stored in named.items() if stored in (camera, last_word(camera))]
-            return Camera(camera, names[0] if names else camera)
+            return camera, names[0] if names else camera
     raise LibraryError(f"{source} has no camera {wanted}; it has {', '.join(cameras)}")
 
 
@@ -217,20 +209,44 @@ def choose_columns(
     return keys
 
 
+def missing_notes(features: Iterable[str], **chosen: object) -> list[str]:
+    """A note on each of ``state`` and ``action`` that was not found among the ``features`` of a data set."""
+    return [
+        f"it has no {option}s: it can score takes but not be retrieved from; if one of its features is the {option},"
+        f" name it with ?{option}=… (features: {', '.join(features)})"
+        for option, columns in chosen.items()
+        if columns is None
+    ]
+
+
+Look = TypeVar("Look")
+
+
+def first_readable(keys: Iterable[str], look: Callable[[str], Look | None], name: str, trouble: str) -> Look:
+    """What ``look`` sees in the first file or episode where it sees anything; LibraryError where it sees nothing."""
+    for key in keys:
+        try:
+            if (seen := look(key)) is not None:
+                return seen
+        except Unreadable as error:
+            trouble = f"{key} {error}"
+    raise LibraryError(f"{name}: {trouble}")
+
+
 class EpisodeReader(Protocol):
     """Reads the episodes of one format by their ids; the text of an `Unreadable` completes "demonstration KEY …"."""
 
     def ids(self) -> Iterable[str]:
         """The ids of all demonstrations, in order."""
 
-    def task(self, key: str) -> str:
-        """The task of an episode, without decoding its pictures."""
+    def task(self, key: str) -> tuple[str, str]:
+        """The task of an episode and its instruction, without decoding its pictures."""
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         """States and actions of an episode."""
 
-    def demo(self, key: str) -> Demo:
-        """The whole episode as a demonstration."""
+    def frames(self, key: str) -> U8:
+        """The pictures of an episode, one per step; one more, after the last action, is not used."""
 
     def picture(self, key: str, step: int, camera: str) -> U8:
         """The full-size image of a camera, given by its stored name, at ``step``."""
@@ -257,6 +273,9 @@ class Episodes:
     gripper_open: int | None = None
     eef_dims: tuple[int, ...] | None = None
 
+    def __len__(self) -> int:
+        return sum(1 for _ in self.reader.ids())
+
     def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
         return self.of_tasks(lambda _: True)
 
@@ -264,10 +283,18 @@ class Episodes:
         """Yield the demonstrations whose task is ``wanted``."""
         for key in self.reader.ids():
             try:
-                if wanted(self.reader.task(key)):
-                    yield self.reader.demo(key)
+                task, instruction = self.reader.task(key)
+                if wanted(task):
+                    yield self._demo(key, task, instruction)
             except Unreadable as error:
                 yield UnreadableDemo(key, str(error))
+
+    def _demo(self, key: str, task: str, instruction: str) -> Demo:
+        states, actions = self.reader.numbers(key)
+        frames = self.reader.frames(key)
+        if actions is not None and len(frames) == len(actions) + 1:
+            frames = frames[:-1]
+        return Demo(key, task, frames, np.arange(len(frames), dtype=np.int64), states, actions, instruction)
 
     def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
         """States and actions, one demonstration after the other."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.events import EventConfig, event_starts, onset_frame, phases
+from besttake.core.events import event_starts, onset_frame, phases
 from besttake.demos.base import (
     CameraSource,
     PartitionedSource,
@@ -48,16 +48,14 @@ class Options(DataHints):
 
     ``stride``: embed every stride-th frame of the source; event frames are always embedded. ``tasks``: use only these.
     ``max_demos``: limit per task; a source that knows tasks in advance (`TaskSource`) does not read the others, so
-    damage in them goes unnoticed. ``events``: what counts as an event, overriding what the data say. ``pad``: what a
-    chunk holds past the end (`Library.chunk`). ``skip_bad``: leave out unusable demonstrations and list them in the
-    library, instead of stopping. ``encoder_uri``: URI of the encoder (default: its name). ``first``: read at most this
-    many demonstrations.
+    damage in them goes unnoticed. ``pad``: what a chunk holds past the end (`Library.chunk`). ``skip_bad``: leave out
+    unusable demonstrations and list them in the library, instead of stopping. ``encoder_uri``: URI of the encoder
+    (default: its name). ``first``: read at most this many demonstrations.
     """
 
     stride: int = 1
     tasks: tuple[str, ...] | None = None
     max_demos: int | None = None
-    events: EventConfig | None = None
     pad: Literal["hold", "repeat"] = "hold"
     skip_bad: bool = False
     encoder_uri: str = ""
@@ -66,22 +64,18 @@ class Options(DataHints):
 
     def resolved(self, source: Source) -> Options:
         """Return these options with the layout of the source filled in."""
-        if self.layout is not None:
-            return self
-        layout = layout_of(source, self)
-        return replace(self, layout=layout if self.events is None else replace(layout, events=self.events))
+        return self if self.layout is not None else replace(self, layout=layout_of(source, self))
 
 
 @dataclass(frozen=True)
 class BuildHooks:
     """Callbacks for progress and parallel reading; they do not change what is built.
 
-    ``progress`` is called with the id of each finished demonstration. ``each`` is a `map` that may read the parts of a
+    ``each`` is a `map` that may read the parts of a
     `PartitionedSource` in other processes. ``frames`` is called with the number of frames embedded so far and the
     expected total, extrapolated from the demonstrations read; 0 if the source does not know how many it has.
     """
 
-    progress: Callable[[str], None] = lambda _: None
     each: Callable[..., Iterable[Any]] = map
     frames: Callable[[int, int], None] = lambda done, expected: None
 
@@ -137,7 +131,7 @@ class _LibraryBuilder:
         assert options.layout is not None
         self._source, self._encoder, self._options, self._work = source, encoder, options, work
         self._layout, self._gripper_moves = options.layout, False
-        self._embedded = 0
+        self._embedded, self._total = 0, _how_many(source, options)
         self._shape: Shape | None = None
         self._demos: list[DemoHead] = []
         self._left_out: list[UnreadableDemo] = []
@@ -150,7 +144,6 @@ class _LibraryBuilder:
                     self._refuse(item.id, reason)
                 elif isinstance(item, Demo):
                     self._add(writer, item)
-                    self._work.progress(item.id)
             if not self._demos:
                 _fail_empty(self._source, self._left_out)
             stored = self._encoder.arrays() if isinstance(self._encoder, Fitted) else None
@@ -213,9 +206,8 @@ class _LibraryBuilder:
 
     def _expected(self, current: int) -> int:
         """The expected number of frames, extrapolated from the demonstrations so far."""
-        total, read = _how_many(self._source, self._options), len(self._demos) + 1
-        so_far = self._embedded + current
-        return round(so_far * max(total, read) / read) if total else 0
+        read = len(self._demos) + 1
+        return round((self._embedded + current) * max(self._total, read) / read) if self._total else 0
 
     def _events(self, demo: Demo) -> NDArray[np.int64]:
         layout = self._layout
@@ -230,7 +222,9 @@ class _LibraryBuilder:
         assert self._shape is not None
         if self._shape.action_dim is None and not any("no actions" in note for note in notes):
             notes.append("it has no actions: it can score takes but not be retrieved from")
-        elif layout.gripper_dim is not None and not self._gripper_moves and not any("always" in n for n in notes):
+        elif (
+            layout.gripper_dim is not None and not self._gripper_moves and not any("never changes" in n for n in notes)
+        ):
             notes.append(
                 f"no demonstration opens or closes the gripper (action {layout.gripper_dim} never crosses"
                 f" {layout.events.gripper_threshold:g}); if it should, say `gripper_dim` or `gripper_threshold`"

@@ -23,10 +23,9 @@ place of the above), ``fps`` (by default what the files say, else 20), ``size`` 
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -36,12 +35,12 @@ from numpy.typing import NDArray
 
 from besttake import files
 from besttake.conventions import axis_angle
-from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, uri_again
-from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, fitted_array
+from besttake.demos.base import Episodes, choose_camera, choose_columns, first_readable, frame_rate, uri_again
+from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, digest, fitted_array
 from besttake.envs.libero.harness import upright
 from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
-from besttake.types import F32, U8, Demo
+from besttake.types import F32, U8
 
 SUFFIXES = (".hdf5", ".h5")
 Pairing = Literal["before", "after"]
@@ -51,6 +50,7 @@ _BLOCK = 64
 _LIBERO_STATE = ("ee_pos", "ee_ori", "gripper_states")
 _ROBOMIMIC_STATE = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 _LIBERO_WRITES = ("bddl_file_content", "problem_info", "macros_image_convention")
+_NO_DEMOS = "has no demonstrations under data/"
 _PAIRED = {
     "before": "each action stands beside the observation before it",
     "after": "each action stands beside the observation after it, so actions were shifted by one step",
@@ -69,7 +69,7 @@ def opened(path: Path, group: str = "") -> Iterator[Any]:
         with h5py().File(path, "r") as file:
             content = item(file, group)
             if not isinstance(content, h5py().Group):
-                raise Unreadable(f"is not there (no {group} in {path.name})")
+                raise Unreadable(f"has no group {group}")
             yield content
     except (OSError, LookupError, ValueError, TypeError, RuntimeError, AttributeError, OverflowError, MemoryError) as e:
         if isinstance(e, OSError) and not h5py().is_hdf5(path):
@@ -175,29 +175,8 @@ def files_of(path: Path, name: str) -> dict[str, Path]:
     return {each.name: each for each in inner}
 
 
-def digest(paths: Iterable[Path], *choices: object) -> str:
-    """A hash of the names, sizes, first and last megabyte of files, and of the reader's options."""
-    total = hashlib.sha256(repr(choices).encode())
-    for path in paths:
-        with path.open("rb") as file:
-            head = file.read(1 << 20)
-            file.seek(max(0, path.stat().st_size - (1 << 20)))
-            total.update(f"{path.name} {path.stat().st_size}\n".encode() + head + file.read())
-    return total.hexdigest()[:16]
-
-
 @dataclass(frozen=True)
-class _FirstDemo:
-    """What the first readable demonstration shows."""
-
-    rate: float | None
-    shapes: Mapping[str, tuple[int, ...]]
-    action_dim: int
-    pairing: Pairing
-
-
-@dataclass(frozen=True)
-class Hdf5Reader:
+class _Hdf5Reader:
     """Reads demonstrations by ``FILE/demo_N``; a file that cannot be read is one key, its name."""
 
     files: Mapping[str, Path]
@@ -207,55 +186,35 @@ class Hdf5Reader:
     pairing: Pairing | None
     size: int
 
-    @property
-    def is_libero(self) -> bool:
-        """Whether these are LIBERO's files, by their camera, and not robomimic's."""
-        return self.camera.endswith("_rgb")
-
     def ids(self) -> Iterator[str]:
-        """All demonstrations, file by file, ``demo_2`` before ``demo_10``."""
         for name, path in self.files.items():
             try:
-                with _data(path) as data:
+                with opened(path, "data") as data:
                     keys = [f"{name}/{key}" for key in sorted(data, key=by_number)]
             except Unreadable:
                 keys = [name]  # reading it says what is wrong with the file
             yield from keys
 
-    def task(self, key: str) -> str:
+    def task(self, key: str) -> tuple[str, str]:
         """LIBERO has a file per task; robomimic names the env."""
         path = self.files[key.partition("/")[0]]
-        if self.is_libero:
-            return re.sub("_demo$", "", path.stem)
-        with _data(path) as data:
-            return str(json_attribute(data, "env_args").get("env_name", path.stem))
+        with opened(path, "data") as data:
+            words = str(json_attribute(data, "problem_info").get("language_instruction", "")).strip('"')
+            if is_libero(self.camera):
+                return re.sub("_demo$", "", path.stem), words
+            return str(json_attribute(data, "env_args").get("env_name", path.stem)), words
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        """States and actions of a demonstration."""
         with self._group(key) as group:
             shift, states, actions = self._shift(group), self._states(group), numbers(group, "actions")
         return states if states is None else states[: len(states) - shift], actions[shift:]
 
-    def demo(self, key: str) -> Demo:
-        """A demonstration."""
+    def frames(self, key: str) -> U8:
         with self._group(key) as group:
-            if item(group, f"obs/{self.camera}") is None:
-                raise Unreadable(f"has no camera {self.camera}")
             frames = self._upright(pictures(group, f"obs/{self.camera}", self.size))
-            actions, states, shift = numbers(group, "actions"), self._states(group), self._shift(group)
-            about = json_attribute(group.parent, "problem_info")
-        if len(frames) != len(actions):
-            raise Unreadable(f"has {len(frames)} pictures for {len(actions)} actions")
-        if shift:
-            frames, states, actions = frames[:-1], None if states is None else states[:-1], actions[1:]
-        steps = np.arange(len(frames), dtype=np.int64)
-        file, _, name = key.partition("/")
-        origin = {"file": file, "demo": name, "pairing": "after" if shift else "before"}
-        words = str(about.get("language_instruction", "")).strip('"')
-        return Demo(key, self.task(key), frames, steps, states, actions, words, origin)
+            return frames[: len(frames) - self._shift(group)]
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """The full-size image of ``camera`` at ``step``."""
         with self._group(key) as group:
             return self._upright(one_picture(group, f"obs/{camera}", step))
 
@@ -267,14 +226,9 @@ class Hdf5Reader:
             # states[j] comes before actions[j], and the library's first action is that of the shift.
             return np.asarray(dataset(group, "states")[self._shift(group)], np.float64)
 
-    @contextmanager
-    def _group(self, key: str) -> Iterator[Any]:
+    def _group(self, key: str) -> AbstractContextManager[Any]:
         file, _, name = key.partition("/")
-        with _data(self.files[file]) as data:
-            group = item(data, name)
-            if not isinstance(group, h5py().Group):
-                raise Unreadable(f"has no camera {self.camera}")
-            yield group
+        return opened(self.files[file], f"data/{name}")
 
     def _upright(self, pictures: U8) -> U8:
         return np.ascontiguousarray(upright(pictures)) if self.rotate else pictures
@@ -296,17 +250,22 @@ class Hdf5Reader:
         return np.concatenate(parts, axis=1).astype(np.float32)
 
 
+def is_libero(camera: str) -> bool:
+    """Whether a file is LIBERO's, by the name of a camera, and not robomimic's."""
+    return camera.endswith("_rgb")
+
+
 @dataclass(frozen=True)
 class Hdf5Demos(Episodes):
     """The demonstrations of one or more HDF5 files of the same kind."""
 
-    reader: Hdf5Reader
+    reader: _Hdf5Reader
 
     def start_state(self, demo: str) -> NDArray[np.float64] | None:
         """The simulator's state before the first action of ``demo``; None where it is not kept."""
         try:
             return self.reader.start_state(demo)
-        except (Unreadable, OSError, IndexError, TypeError, ValueError) as error:
+        except Unreadable as error:
             raise LibraryError(f"{self.name}: {demo} has no start: it {error}") from error
 
 
@@ -325,57 +284,38 @@ def make(
     paths = files_of(path, name)
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
-    named, first = read.mapping("map", map), _first_demo(paths.values(), name)
-    cameras = [key for key, shape in first.shapes.items() if len(shape) == 4 and shape[3] == 3]
+    named = read.mapping("map", map)
+    shapes, action_dim, said, first = first_readable(paths, lambda key: _first_demo(paths[key]), name, _NO_DEMOS)
+    cameras = [key for key, shape in shapes.items() if len(shape) == 4 and shape[3] == 3]
     if not cameras:
         raise LibraryError(
             f"{name} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
         )
-    chosen = choose_camera(cameras, camera, named, name)
-    is_libero = chosen.stored.endswith("_rgb")
-    known = _LIBERO_STATE if is_libero else _ROBOMIMIC_STATE
-    keys = choose_columns(first.shapes, state, (known,), name)
-    turned = (180 if is_libero else 0) if turned is None else turned
-    reader = Hdf5Reader(paths, chosen.stored, keys, turned, paired, read.whole("size", size))
-    rate, notes = frame_rate(read, fps, first.rate, 20.0, "as robosuite runs by default")
+    stored, called = choose_camera(cameras, camera, named, name)
+    kind, known = ("LIBERO", _LIBERO_STATE) if is_libero(stored) else ("robomimic", _ROBOMIMIC_STATE)
+    keys = choose_columns(shapes, state, (known,), name)
+    turned = (180 if is_libero(stored) else 0) if turned is None else turned
+    reader = _Hdf5Reader(paths, stored, keys, turned, paired, read.whole("size", size))
+    rate, notes = frame_rate(read, fps, said, 20.0, "as robosuite runs by default")
     options = {"camera": camera, "state": state, "rotate": rotate, "pairing": pairing}
     return Hdf5Demos(
-        reader, cameras, named, name, uri_again("hdf5", path, **options, fps=fps, size=size, map=map),
-        chosen.name, rate, digest(paths.values(), chosen.stored, keys, turned, reader.size, paired, 2),
-        (f"{'LIBERO' if is_libero else 'robomimic'} HDF5, where {_PAIRED[paired or first.pairing]}", *notes),
-        gripper_dim=6 if first.action_dim == 7 else None, gripper_open=-1,
-        eef_dims=(0, 1, 2) if keys == known else None,
+        reader, cameras, named, name, uri_again("hdf5", path, **options, fps=fps, size=size, map=map), called, rate,
+        digest(paths.values(), stored, keys, turned, reader.size, paired, 2),
+        (f"{kind} HDF5, where {_PAIRED[paired or first]}", *notes),
+        gripper_dim=6 if action_dim == 7 else None, gripper_open=-1, eef_dims=(0, 1, 2) if keys == known else None,
     )  # fmt: skip
 
 
-@contextmanager
-def _data(path: Path) -> Iterator[Any]:
-    """The group ``data`` of a file, which holds its demonstrations."""
-    with opened(path) as file:
-        data = item(file, "data")
-        if not isinstance(data, h5py().Group):
-            raise Unreadable("is not a LIBERO or robomimic file (it has no group data)")
-        yield data
-
-
-def _first_demo(paths: Iterable[Path], name: str) -> _FirstDemo:
-    """What the first demonstration shows that has observations and actions."""
-    trouble = "has no demonstrations under data/"
-    for path in paths:
-        try:
-            with _data(path) as data:
-                for key in sorted(data, key=by_number):
-                    try:
-                        obs, actions = names(data, f"{key}/obs"), dataset(data, f"{key}/actions")
-                        if obs and actions.ndim == 2:
-                            group = item(data, key)
-                            shapes = {k: tuple(getattr(item(group, f"obs/{k}"), "shape", ())) for k in obs}
-                            return _FirstDemo(_rate(data), shapes, int(actions.shape[1]), _pairing(group))
-                    except Unreadable as error:
-                        trouble = f"{path.name}/{key} {error}"
-        except Unreadable as error:
-            trouble = f"{path.name} {error}"
-    raise LibraryError(f"{name}: {trouble}")
+def _first_demo(path: Path) -> tuple[dict[str, tuple[int, ...]], int, float | None, Pairing] | None:
+    """Of the first demonstration: the shapes under ``obs``, the size of an action, steps a second, and the pairing."""
+    with opened(path, "data") as data:
+        for key in sorted(data, key=by_number):
+            obs, actions = names(data, f"{key}/obs"), dataset(data, f"{key}/actions")
+            if obs and actions.ndim == 2:
+                group = item(data, key)
+                shapes = {k: tuple(getattr(item(group, f"obs/{k}"), "shape", ())) for k in obs}
+                return shapes, int(actions.shape[1]), _rate(data), _pairing(group)
+    return None
 
 
 def _pairing(group: Any) -> Pairing:
@@ -389,8 +329,8 @@ def _pairing(group: Any) -> Pairing:
             before, after = np.abs(at - seen[1:]).mean(), np.abs(at - seen[:-1]).mean()
             if min(before, after) < 0.1 * max(before, after):
                 return "before" if before < after else "after"
-    is_libero = any(key.endswith("_rgb") for key in names(group, "obs"))
-    return "after" if is_libero and any(key in group.parent.attrs for key in _LIBERO_WRITES) else "before"
+    own = any(map(is_libero, names(group, "obs")))
+    return "after" if own and any(key in group.parent.attrs for key in _LIBERO_WRITES) else "before"
 
 
 def _rate(data: Any) -> float | None:

@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -37,12 +38,13 @@ from typing import Any
 import numpy as np
 
 from besttake.demos import hdf5
-from besttake.demos.base import Episodes, choose_camera, frame_rate, uri_again
+from besttake.demos.base import Episodes, choose_camera, first_readable, frame_rate, uri_again
 from besttake.demos.reading import (
     FULL_SIZE,
     LARGEST,
     Unreadable,
     check_links,
+    digest,
     inside,
     picture,
     read_json,
@@ -52,7 +54,7 @@ from besttake.demos.reading import (
 )
 from besttake.errors import LibraryError
 from besttake.options import Reader
-from besttake.types import F32, U8, Demo
+from besttake.types import F32, U8
 
 _BRIDGE = re.compile(r"InScene-v\d+$")
 """The tasks of SimplerEnv's Bridge in ManiSkill 3, whose rate is their own and stands in no trajectory file."""
@@ -63,7 +65,7 @@ _DROID_ACTION = ("action/cartesian_velocity", "action/gripper_position")
 
 
 @dataclass(frozen=True)
-class AlohaReader:
+class _AlohaReader:
     """Reads episodes by the name of their file."""
 
     files: Mapping[str, Path]
@@ -72,47 +74,33 @@ class AlohaReader:
     size: int
     exchanged: bool
 
-    def ids(self) -> Iterator[str]:
-        """All files, ``episode_2`` before ``episode_10``."""
-        yield from self.files
+    def ids(self) -> Iterable[str]:
+        return self.files
 
-    def task(self, key: str) -> str:
-        """The task of an episode."""
-        return self.task_of_all
+    def task(self, key: str) -> tuple[str, str]:
+        return self.task_of_all, self.task_of_all.replace("_", " ")
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        """States and actions of an episode."""
         with hdf5.opened(self.files[key]) as file:
             return hdf5.numbers(file, "observations/qpos"), hdf5.numbers(file, "action")
 
-    def demo(self, key: str) -> Demo:
-        """Read an episode as a demonstration."""
+    def frames(self, key: str) -> U8:
+        path = f"observations/images/{self.camera}"
         with hdf5.opened(self.files[key]) as file:
-            states, actions = hdf5.numbers(file, "observations/qpos"), hdf5.numbers(file, "action")
-            frames = self._frames(file, f"observations/images/{self.camera}")
-        if not len(frames) == len(states) == len(actions):
-            raise Unreadable(f"has {len(frames)} pictures and {len(states)} states for {len(actions)} actions")
-        steps, words = np.arange(len(actions), dtype=np.int64), self.task_of_all.replace("_", " ")
-        return Demo(key, self.task_of_all, frames, steps, states, actions, words, {"file": key})
+            values = hdf5.dataset(file, path)
+            if values.ndim != 2:
+                return hdf5.pictures(file, path, self.size)
+            if values.dtype != np.uint8 or values.size > 1 << 32:
+                raise Unreadable(f"has {path} of {values.dtype} {values.shape}, not JPEG bytes")
+            return stacked([self._decoded(row, self.size) for row in values], path)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """The full-size image of ``camera`` at ``step``."""
         path = f"observations/images/{camera}"
         with hdf5.opened(self.files[key]) as file:
             values = hdf5.dataset(file, path)
             if values.ndim != 2:
                 return hdf5.one_picture(file, path, step)
-            if not 0 <= step < len(values):
-                raise Unreadable(f"has no step {step}")
             return self._decoded(values[step], FULL_SIZE)
-
-    def _frames(self, file: Any, path: str) -> U8:
-        values = hdf5.dataset(file, path)
-        if values.ndim != 2:
-            return hdf5.pictures(file, path, self.size)
-        if values.dtype != np.uint8 or values.size > 1 << 32:
-            raise Unreadable(f"has {path} of {values.dtype} {values.shape}, not JPEG bytes")
-        return stacked([self._decoded(row, self.size) for row in values], path)
 
     def _decoded(self, data: Any, largest: int) -> U8:
         shown = picture(np.asarray(data, np.uint8).tobytes(), largest)
@@ -133,11 +121,12 @@ def make_aloha(
     found = hdf5.files_of(path, name)
     files = {key: found[key] for key in sorted(found, key=lambda file: hdf5.by_number(Path(file).stem))}
     exchanged = read.choice("colours", colours, ("bgr", "rgb")) == "bgr"
-    cameras, compressed = _aloha_cameras(files, name)
+    nothing = "has no pictures under observations/images"
+    cameras, compressed = first_readable(files, lambda key: _aloha_cameras(files[key]), name, nothing)
     named = read.mapping("map", map)
-    chosen = choose_camera(cameras, camera, named, name)
+    stored, called = choose_camera(cameras, camera, named, name)
     folder = path.parent if path.is_file() else path
-    reader = AlohaReader(files, chosen.stored, task or folder.resolve().name, read.whole("size", size), exchanged)
+    reader = _AlohaReader(files, stored, task or folder.resolve().name, read.whole("size", size), exchanged)
     rate, rate_note = frame_rate(read, fps, None, 50.0, "as ALOHA runs")
     notes = [
         f"ALOHA HDF5, {len(files)} episodes; actions are joint positions of two arms",
@@ -149,28 +138,23 @@ def make_aloha(
     return Episodes(
         reader, cameras, named, name,
         uri_again("aloha", path, camera=camera, task=task, fps=fps, colours=colours, size=size, map=map),
-        chosen.name, rate,
-        hdf5.digest(files.values(), reader.camera, reader.task_of_all, reader.size, compressed and exchanged),
+        called, rate,
+        digest(files.values(), reader.camera, reader.task_of_all, reader.size, compressed and exchanged),
         (*notes, *rate_note), gripper_open=1,
     )  # fmt: skip
 
 
-def _aloha_cameras(files: Mapping[str, Path], name: str) -> tuple[list[str], bool]:
-    """The cameras of the first episode that can be read, and whether their pictures are JPEG bytes."""
-    trouble = "has no pictures under observations/images"
-    for key, path in files.items():
-        try:
-            with hdf5.opened(path) as file:
-                cameras = hdf5.names(file, "observations/images")
-                if cameras and hdf5.item(file, "action") is not None:
-                    return cameras, hdf5.dataset(file, f"observations/images/{cameras[0]}").ndim == 2
-        except Unreadable as error:
-            trouble = f"{key} {error}"
-    raise LibraryError(f"{name}: {trouble}")
+def _aloha_cameras(path: Path) -> tuple[list[str], bool] | None:
+    """The cameras of an episode, and whether their pictures are JPEG bytes."""
+    with hdf5.opened(path) as file:
+        cameras = hdf5.names(file, "observations/images")
+        if not cameras or hdf5.item(file, "action") is None:
+            return None
+        return cameras, hdf5.dataset(file, f"observations/images/{cameras[0]}").ndim == 2
 
 
 @dataclass(frozen=True)
-class ManiSkillReader:
+class _ManiSkillReader:
     """Reads episodes by ``FILE/traj_N``."""
 
     files: Mapping[str, Path]
@@ -182,51 +166,34 @@ class ManiSkillReader:
     state: tuple[str, ...] | None
     size: int
 
-    def ids(self) -> Iterator[str]:
-        """All episodes, file by file."""
-        yield from self.episodes
+    def ids(self) -> Iterable[str]:
+        return self.episodes
 
-    def task(self, key: str) -> str:
-        """The task of an episode."""
-        return self.episodes[key]
+    def task(self, key: str) -> tuple[str, str]:
+        return self.episodes[key], ""
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        """States and actions of an episode."""
-        with self._opened(key) as group:
-            return self._numbers(group)
+        with _trajectory(self.files, key) as group:
+            actions = hdf5.numbers(group, "actions")
+            parts = [hdf5.numbers(group, f"obs/{path}")[: len(actions)] for path in self.state or ()]
+        if any(len(part) != len(actions) for part in parts):
+            raise Unreadable(f"has states of other lengths than its {len(actions)} actions")
+        if self.state == (_POSE, _JOINTS):
+            parts[1] = parts[1][:, -2:]  # with a pose, the joints that matter are the two fingers; they come last
+        return np.concatenate(parts, axis=1) if parts else None, actions
 
-    def demo(self, key: str) -> Demo:
-        """Read an episode as a demonstration."""
-        with self._opened(key) as group:
-            states, actions = self._numbers(group)
-            frames = hdf5.pictures(group, self.cameras[self.camera], self.size)
-        if len(frames) != len(actions) + 1:
-            raise Unreadable(f"has {len(frames)} pictures for {len(actions)} actions, not one more")
-        file, _, episode = key.rpartition("/")
-        steps, origin = np.arange(len(actions), dtype=np.int64), {"file": file, "episode": episode}
-        return Demo(key, self.task(key), frames[:-1], steps, states, actions, "", origin)
+    def frames(self, key: str) -> U8:
+        with _trajectory(self.files, key) as group:
+            return hdf5.pictures(group, self.cameras[self.camera], self.size)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """The full-size image of ``camera`` at ``step``."""
-        with self._opened(key) as group:
+        with _trajectory(self.files, key) as group:
             return hdf5.one_picture(group, self.cameras[camera], step)
 
-    def _opened(self, key: str) -> Any:
-        file, _, episode = key.rpartition("/")
-        return hdf5.opened(self.files[file], episode)
 
-    def _numbers(self, group: Any) -> tuple[F32 | None, F32]:
-        actions = hdf5.numbers(group, "actions")
-        if self.state is None:
-            return None, actions
-        parts = []
-        for path in self.state:
-            values = hdf5.numbers(group, f"obs/{path}")[: len(actions)]
-            if len(values) != len(actions):
-                raise Unreadable(f"has {len(values)} rows of obs/{path} for {len(actions)} actions")
-            # With a pose, the joints that matter are the two fingers; they come last.
-            parts.append(values[:, -2:] if path == _JOINTS and _POSE in self.state else values)
-        return np.concatenate(parts, axis=1), actions
+def _trajectory(files: Mapping[str, Path], key: str) -> AbstractContextManager[Any]:
+    file, _, episode = key.rpartition("/")
+    return hdf5.opened(files[file], episode)
 
 
 def make_maniskill(
@@ -241,16 +208,16 @@ def make_maniskill(
     name, read, path = f"maniskill:{rest}", Reader(f"maniskill:{rest}"), Path(rest)
     files = hdf5.files_of(path, name)
     episodes, said, left_out = _maniskill_episodes(files, name)
-    cameras, keys, action_dim = _maniskill_first(files, episodes, name)
+    cameras, keys, action_dim = first_readable(episodes, lambda key: _maniskill_first(files, key), name, "is empty")
     if not cameras:
         raise LibraryError(
             f"{name} has no pictures; replay it with"
             " `python -m mani_skill.trajectory.replay_trajectory --obs-mode rgb --save-traj`"
         )
     named = read.mapping("map", map)
-    chosen = choose_camera(list(cameras), camera, named, name)
+    stored, called = choose_camera(list(cameras), camera, named, name)
     states = tuple(state.split("+")) if state else tuple(keys) or None
-    reader = ManiSkillReader(files, episodes, cameras, chosen.stored, states, read.whole("size", size))
+    reader = _ManiSkillReader(files, episodes, cameras, stored, states, read.whole("size", size))
     usual = 5.0 if any(_BRIDGE.search(task) for task in episodes.values()) else 20.0
     rate, rate_note = frame_rate(read, fps, said, usual, "as its env has by default")
     notes = [f"ManiSkill trajectories, {len(episodes)} episodes in {len(files)} files"]
@@ -258,8 +225,8 @@ def make_maniskill(
         notes.append(f"{left_out} episodes failed and were left out")
     return Episodes(
         reader, list(cameras), named, name,
-        uri_again("maniskill", path, camera=camera, state=state, fps=fps, size=size, map=map), chosen.name, rate,
-        hdf5.digest(files.values(), reader.camera, states, reader.size), (*notes, *rate_note),
+        uri_again("maniskill", path, camera=camera, state=state, fps=fps, size=size, map=map), called, rate,
+        digest(files.values(), reader.camera, states, reader.size), (*notes, *rate_note),
         gripper_dim=action_dim - 1 if action_dim in (7, 8) else None, gripper_open=1,
         eef_dims=(0, 1, 2) if states and states[0] == _POSE else None,
     )  # fmt: skip
@@ -296,30 +263,21 @@ def _maniskill_groups(path: Path) -> list[str]:
         return ["traj_0"]  # reading it says what is wrong with the file
 
 
-def _maniskill_first(
-    files: Mapping[str, Path], episodes: Mapping[str, str], name: str
-) -> tuple[dict[str, str], list[str], int]:
-    """Cameras and their places, numbers under obs, and the size of an action, of the first readable episode."""
-    trouble = "holds no episode"
-    for key in episodes:
-        file, _, episode = key.rpartition("/")
-        try:
-            with hdf5.opened(files[file], episode) as group:
-                cameras = {
-                    camera: f"obs/{kind}/{camera}/rgb"
-                    for kind in ("sensor_data", "image")
-                    for camera in hdf5.names(group, f"obs/{kind}")
-                    if hdf5.item(group, f"obs/{kind}/{camera}/rgb") is not None
-                }
-                known = [k for k in (_POSE, _JOINTS) if hdf5.item(group, f"obs/{k}") is not None]
-                return cameras, known, int(hdf5.dataset(group, "actions").shape[-1])
-        except Unreadable as error:
-            trouble = f"{key} {error}"
-    raise LibraryError(f"{name}: {trouble}")
+def _maniskill_first(files: Mapping[str, Path], key: str) -> tuple[dict[str, str], list[str], int]:
+    """Cameras and their places, numbers under obs, and the size of an action, of an episode."""
+    with _trajectory(files, key) as group:
+        cameras = {
+            camera: f"obs/{kind}/{camera}/rgb"
+            for kind in ("sensor_data", "image")
+            for camera in hdf5.names(group, f"obs/{kind}")
+            if hdf5.item(group, f"obs/{kind}/{camera}/rgb") is not None
+        }
+        known = [k for k in (_POSE, _JOINTS) if hdf5.item(group, f"obs/{k}") is not None]
+        return cameras, known, int(hdf5.dataset(group, "actions").shape[-1])
 
 
 @dataclass(frozen=True)
-class DroidReader:
+class _DroidReader:
     """Reads episodes by their folder; ``episodes`` has the metadata of each."""
 
     root: Path
@@ -327,35 +285,24 @@ class DroidReader:
     camera: str
     size: int
 
-    def ids(self) -> Iterator[str]:
-        """All folders, by name."""
-        yield from self.episodes
+    def ids(self) -> Iterable[str]:
+        return self.episodes
 
-    def task(self, key: str) -> str:
-        """The task of an episode."""
-        return str(self.episodes[key].get("current_task") or "").strip()
+    def task(self, key: str) -> tuple[str, str]:
+        words = str(self.episodes[key].get("current_task") or "").strip()
+        return words, words
 
     def numbers(self, key: str) -> tuple[F32, F32]:
-        """States and actions of an episode."""
         with hdf5.opened(inside(self.root, f"{key}/trajectory.h5")) as file:
             states, actions = (
                 np.concatenate([hdf5.numbers(file, k) for k in keys], axis=1) for keys in (_DROID_STATE, _DROID_ACTION)
             )
-        if len(states) != len(actions):
-            raise Unreadable(f"has {len(states)} states for {len(actions)} actions")
         return states, actions
 
-    def demo(self, key: str) -> Demo:
-        """Read an episode as a demonstration."""
-        states, actions = self.numbers(key)
-        frames, length = video_frames(self._video(key, self.camera), self.size), len(actions)
-        if not length <= len(frames) <= length + 1:
-            raise Unreadable(f"has {len(frames)} pictures of {self.camera} for {length} steps")
-        words, steps = self.task(key), np.arange(length, dtype=np.int64)
-        return Demo(key, words, frames[:length], steps, states, actions, words, {"folder": key})
+    def frames(self, key: str) -> U8:
+        return video_frames(self._video(key, self.camera), self.size)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """The full-size image of ``camera`` at ``step``."""
         return video_frame(self._video(key, camera), step)
 
     def _video(self, key: str, camera: str) -> Path:
@@ -375,15 +322,15 @@ def make_droid(
     if not episodes:
         raise LibraryError(f"{name} has no folder with trajectory.h5 and metadata_….json of an episode that succeeded")
     named = read.mapping("map", map)
-    chosen = choose_camera(_DROID_CAMERAS, camera, named, name)
-    reader = DroidReader(root, episodes, chosen.stored, read.whole("size", size))
+    stored, called = choose_camera(_DROID_CAMERAS, camera, named, name)
+    reader = _DroidReader(root, episodes, stored, read.whole("size", size))
     notes = [f"DROID folders, {len(episodes)} episodes"]
     if unfinished or failures:
         notes.append(f"{unfinished} folders without metadata and {failures} that failed were left out")
     files = [root / key / "trajectory.h5" for key in episodes]
     return Episodes(
         reader, _DROID_CAMERAS, named, name, uri_again("droid", root, camera=camera, fps=fps, size=size, map=map),
-        chosen.name, read.number("fps", fps, 1e-3), hdf5.digest(files, chosen.stored, reader.size), tuple(notes),
+        called, read.number("fps", fps, 1e-3), digest(files, stored, reader.size), tuple(notes),
         gripper_dim=6, gripper_open=-1, eef_dims=(0, 1, 2),
     )  # fmt: skip
 

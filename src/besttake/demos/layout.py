@@ -19,7 +19,8 @@ from besttake.demos.base import AnnotatedSource, NumericSource, Source
 from besttake.errors import LibraryError
 from besttake.types import F32
 
-_LOOK_AT, _AT_MOST = 12, 100
+_LOOK_AT = 30
+"""Demonstrations whose numbers are looked at."""
 _FINGERS = 0.1
 """No finger of a parallel gripper travels further, in metres."""
 Rows = list[tuple[F32 | None, F32 | None]]
@@ -90,20 +91,22 @@ def layout_of(source: Source, said: DataHints) -> Layout:
     notes = list(source.notes) if isinstance(source, AnnotatedSource) else []
     gripper = source.gripper_dim if said.gripper_dim is None else said.gripper_dim
     eef = source.eef_dims if said.eef_dims is None else tuple(said.eef_dims)
-    rows = _looked_at(source, gripper) if isinstance(source, NumericSource) else []
+    rows = list(islice(source.rows(), _LOOK_AT)) if isinstance(source, NumericSource) else []
     if gripper is None and (gripper := _two_level_dim(rows)) is not None:
         notes.append(f"action {gripper} was taken for the gripper: it alone has two values")
     if eef is None and (eef := _moved_dims(rows, gripper)) is not None:
         notes.append("states 0, 1, 2 were taken for the end effector's position: they move as actions 0, 1, 2 say")
     elif eef is None and any(states is not None for states, _ in rows):
         notes.append("the data do not say where the end effector is, so no turn is seen; name it with `eef_dims`")
-    events = EventConfig(gripper_open=source.gripper_open or -1)
-    turn, commands = None, None if gripper is None else _commands(rows, gripper)
+    events, turn = EventConfig(gripper_open=source.gripper_open or -1), None
+    commands = None if gripper is None else _commands(rows, gripper)
     if gripper is not None and commands is not None:
         events, turn, more = _gripper_events(source, said, commands, _measured_open(rows, gripper, commands))
         notes += more
     elif any(actions is not None for _, actions in rows):
-        notes.append(_without_gripper(gripper, rows))
+        unknown, still = "the data do not say which action is the gripper", "the gripper command never changes"
+        ask = "name it with `gripper_dim`" if gripper is None else f"is `gripper_dim` {gripper} right?"
+        notes.append(f"{unknown if gripper is None else still}, so no gripper event is seen; {ask}")
     if said.gripper_threshold is not None and turn is None:
         events = replace(events, gripper_threshold=said.gripper_threshold)
     if said.angle is not None:
@@ -113,57 +116,41 @@ def layout_of(source: Source, said: DataHints) -> Layout:
     return Layout(gripper, eef, events, turn, tuple(notes))
 
 
-def _looked_at(source: NumericSource, gripper: int | None) -> Rows:
-    """States and actions of the first demonstrations, and of more if the gripper never moves in those."""
-    rows: Rows = []
-    for row in islice(source.rows(), _AT_MOST):
-        rows.append(row)
-        if len(rows) >= _LOOK_AT:
-            dim = _two_level_dim(rows) if gripper is None else gripper
-            if dim is not None and _commands(rows, dim) is not None:
-                break
-    return rows
-
-
 def _gripper_events(
     source: Source, said: DataHints, gripper: _Gripper, measured: int | None
 ) -> tuple[EventConfig, GripperMapping | None, list[str]]:
     """Return how gripper events are detected, how gripper commands are converted, and notes."""
     notes: list[str] = []
     middle = gripper.middle if said.gripper_threshold is None else said.gripper_threshold
-    if said.gripper_open is not None:
-        sign: int | None = 1 if said.gripper_open > middle else -1
-    else:
-        sign = measured if measured is not None else source.gripper_open
-        if measured is not None and source.gripper_open not in (None, measured):
-            notes.append(
-                "the fingers open at the other gripper command than the format says; the fingers were believed"
-            )
     wanted = said.gripper_as
-    if sign is None:
-        same = wanted is None or {gripper.low, gripper.high} == set(wanted)
-        if not same:
-            raise LibraryError(
-                f"{source.name} does not say whether the gripper command {gripper.low:g} or {gripper.high:g} opens,"
-                " and the environment takes others; say it with `gripper_open`"
-            )
+    if said.gripper_open is not None:
+        sign = 1 if said.gripper_open > middle else -1
+    elif measured is not None:
+        sign = measured
+        if source.gripper_open == -measured:
+            notes.append("the fingers open at the other gripper command than the format says; the fingers are believed")
+    elif source.gripper_open is not None:
+        sign = source.gripper_open
+    elif wanted is None or {gripper.low, gripper.high} == set(wanted):
         sign = (1 if gripper.low >= 0 else -1) if wanted is None else (1 if wanted[0] > wanted[1] else -1)
-        notes.append(
-            f"the gripper command {gripper.high if sign > 0 else gripper.low:g} was taken for the one that opens"
+        command = gripper.high if sign > 0 else gripper.low
+        notes.append(f"the gripper command {command:g} was taken for the one that opens")
+    else:
+        raise LibraryError(
+            f"{source.name} does not say whether the gripper command {gripper.low:g} or {gripper.high:g} opens,"
+            " and the environment takes others; say it with `gripper_open`"
         )
     opens, closes = (gripper.high, gripper.low) if sign > 0 else (gripper.low, gripper.high)
-    config = EventConfig(gripper_threshold=middle, hysteresis=gripper.slack, gripper_open=sign)
     if wanted is None or (opens, closes) == wanted:
-        return config, None, notes
+        return EventConfig(gripper_threshold=middle, hysteresis=gripper.slack, gripper_open=sign), None, notes
     turn = GripperMapping(opens, closes, wanted)
     notes.append(
         f"gripper commands {opens:g} (open) and {closes:g} (closed) of the data are {wanted[0]:g} and {wanted[1]:g} in"
         " the library, as the environment takes them"
     )
-    half = abs((wanted[0] - wanted[1]) / (opens - closes))
     config = EventConfig(
         gripper_threshold=float(turn(np.float64(middle))),  # type: ignore[arg-type]
-        hysteresis=gripper.slack * half,
+        hysteresis=gripper.slack * abs((wanted[0] - wanted[1]) / (opens - closes)),
         gripper_open=1 if wanted[0] > wanted[1] else -1,
     )
     return config, turn, notes
@@ -254,12 +241,3 @@ def _opening(states: F32) -> NDArray[np.float64] | None:
     if together < -0.8 and one.mean() > 0 > two.mean():
         return one - two
     return one + two if together > 0.8 and min(one.min(), two.min()) > -0.01 else None
-
-
-def _without_gripper(dim: int | None, rows: Rows) -> str:
-    if dim is None:
-        return (
-            "the data do not say which action is the gripper, so no gripper event is seen; name it with `gripper_dim`"
-        )
-    value = next(actions[0, dim] for _, actions in rows if actions is not None and len(actions))
-    return f"the gripper command is always {value:g}, so no gripper event is seen; is `gripper_dim` {dim} right?"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import eq
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, choose_camera, match_cameras, uri_again
+from besttake.demos.base import Episodes, choose_camera, match_cameras, missing_notes, uri_again
 from besttake.demos.reading import (
     FULL_SIZE,
     LARGEST,
@@ -41,7 +41,7 @@ from besttake.demos.reading import (
 )
 from besttake.errors import BestTakeError, LibraryError, need, one_line
 from besttake.options import Reader
-from besttake.types import F32, U8, Demo
+from besttake.types import F32, U8
 
 _STATES = ("observation.state", "state", "observation.states")
 _ACTIONS = ("action", "actions")
@@ -188,7 +188,7 @@ class Meta:
 
 
 @dataclass(frozen=True)
-class LeRobotReader:
+class _LeRobotReader:
     """Reads the ``episodes`` of a data set by ``episode N``, each a demonstration of its (first) task."""
 
     root: Path
@@ -199,18 +199,32 @@ class LeRobotReader:
     action: str | None
     size: int
 
-    def ids(self) -> Iterator[str]:
-        """All episodes, by number."""
-        yield from self.episodes
+    def ids(self) -> Iterable[str]:
+        return self.episodes
 
-    def task(self, key: str) -> str:
-        """The task of an episode."""
-        return self.episodes[key].task
+    def task(self, key: str) -> tuple[str, str]:
+        return self.episodes[key].task, self.episodes[key].task
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        """States and actions of an episode."""
         table = self._table(self.episodes[key], [c for c in (self.state, self.action) if c is not None])
         return _rows(table, self.state), _rows(table, self.action)
+
+    def frames(self, key: str) -> U8:
+        episode = self.episodes[key]
+        if self.meta.is_video(self.camera):
+            return self._video(episode, self.camera, 0, episode.length, self.size)
+        cells = self._table(episode, [self.camera]).column(self.camera)
+        return stacked([self._picture(cell.as_py(), self.size) for cell in cells], self.camera)
+
+    def picture(self, key: str, step: int, camera: str) -> U8:
+        episode = self.episodes[key]
+        if self.meta.is_video(camera):
+            frame: U8 = self._video(episode, camera, step, 1, FULL_SIZE)[0]
+            return frame
+        rows = self._read(episode, [camera], [("frame_index", "=", step)]).column(camera)
+        if len(rows) != 1:
+            raise Unreadable(f"has {len(rows)} rows of step {step}")
+        return self._picture(rows[0].as_py(), FULL_SIZE)
 
     def has(self, camera: str) -> bool:
         """Whether the videos of ``camera`` were downloaded, judging by the first episode."""
@@ -221,17 +235,6 @@ class LeRobotReader:
             return first is not None and self.meta.video_file(first, camera).is_file()
         except Unreadable:
             return False
-
-    def picture(self, key: str, step: int, camera: str) -> U8:
-        """The full-size image of ``camera`` at ``step``."""
-        episode = self.episodes[key]
-        if self.meta.is_video(camera):
-            frame: U8 = self._video(episode, camera, step, 1, FULL_SIZE)[0]
-            return frame
-        rows = self._read(episode, [camera], [("frame_index", "=", step)]).column(camera)
-        if len(rows) != 1:
-            raise Unreadable(f"has {len(rows)} rows of step {step}")
-        return self._picture(rows[0].as_py(), FULL_SIZE)
 
     def _table(self, episode: EpisodeEntry, columns: Sequence[str]) -> Any:
         table = self._read(episode, columns, []).sort_by("frame_index")
@@ -253,26 +256,6 @@ class LeRobotReader:
         if missing := [column for column in ("frame_index", *columns) if column not in table.column_names]:
             raise Unreadable(f"has no column {missing[0]} in {path.name}")
         return table
-
-    def demo(self, key: str) -> Demo:
-        """Read an episode as a demonstration."""
-        episode = self.episodes[key]
-        is_video = self.meta.is_video(self.camera)
-        columns = [c for c in (self.state, self.action, None if is_video else self.camera) if c is not None]
-        table = self._table(episode, columns)
-        if episode.length == 0:
-            frames = np.zeros((0, 1, 1, 3), np.uint8)
-        elif is_video:
-            frames = self._video(episode, self.camera, 0, episode.length, self.size)
-        else:
-            frames = stacked(
-                [self._picture(cell.as_py(), self.size) for cell in table.column(self.camera)], self.camera
-            )
-        steps, task = np.arange(episode.length, dtype=np.int64), episode.task
-        states, actions = _rows(table, self.state), _rows(table, self.action)
-        path = self.meta.data_file(episode).relative_to(self.root.resolve())
-        origin = {"episode": episode.number, "file": str(path)}
-        return Demo(key, task, frames, steps, states, actions, task, origin)
 
     def _video(self, episode: EpisodeEntry, camera: str, step: int, count: int, largest: int) -> U8:
         start = self.meta.video_start(episode, camera) + step / self.meta.fps
@@ -304,15 +287,12 @@ class LeRobotReader:
 class LeRobotDemos(Episodes):
     """The episodes of a LeRobotDataset; it has the cameras whose videos were downloaded."""
 
-    reader: LeRobotReader
+    reader: _LeRobotReader
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """The tasks of all episodes."""
         return tuple(dict.fromkeys(episode.task for episode in self.reader.episodes.values()))
-
-    def __len__(self) -> int:
-        return len(self.reader.episodes)
 
     def shows(self, cameras: Sequence[str]) -> bool:
         """Whether it has these cameras."""
@@ -342,30 +322,19 @@ def make(
     except ValueError:
         raise LibraryError(f"lerobot:{rest}: episodes is a range such as 0:50, not {episodes}") from None
     meta = Meta.read(root, read.uri)
-    scored = choose_camera(meta.cameras, camera, cameras, read.uri)
+    stored, called = choose_camera(meta.cameras, camera, cameras, read.uri)
     states, actions = _feature(meta, state, _STATES), _feature(meta, action, _ACTIONS)
     kept = {f"episode {one.number}": one for one in meta.episodes()[chosen]}
-    reader = LeRobotReader(root, meta, kept, scored.stored, states, actions, read.whole("size", size))
+    reader = _LeRobotReader(root, meta, kept, stored, states, actions, read.whole("size", size))
+    note = f"a LeRobotDataset {meta.info['codebase_version']} of {len(kept)} episodes"
     axes = [_only(meta.dims(states), partial(eq, axis)) for axis in "xyz"]
     return LeRobotDemos(
         reader, meta.cameras, cameras, read.uri,
         uri_again("lerobot", root, camera=camera, state=state, action=action, episodes=episodes, size=size, map=map),
-        scored.name, meta.fps, reader.fingerprint(), _notes(reader),
+        called, meta.fps, reader.fingerprint(), (note, *missing_notes(meta.features, state=states, action=actions)),
         gripper_dim=_only(meta.dims(actions), lambda dim: "gripper" in dim.lower()),
         eef_dims=None if None in axes else tuple(axis for axis in axes if axis is not None),
     )  # fmt: skip
-
-
-def _notes(reader: LeRobotReader) -> tuple[str, ...]:
-    features = ", ".join(reader.meta.features)
-    notes = [f"a LeRobotDataset {reader.meta.info['codebase_version']} of {len(reader.episodes)} episodes"]
-    for chosen, option, usual in ((reader.state, "state", _STATES), (reader.action, "action", _ACTIONS)):
-        if chosen is None:
-            notes.append(
-                f"it has no {option}s ({' or '.join(usual[:2])}): it can score takes but not be retrieved from; if"
-                f" one of its features is the {option}, name it with ?{option}=… (features: {features})"
-            )
-    return tuple(notes)
 
 
 def _download(repo: str, camera: str | None, cameras: Mapping[str, str], revision: str | None) -> Path:
@@ -382,7 +351,7 @@ def _download(repo: str, camera: str | None, cameras: Mapping[str, str], revisio
         known = Meta.read(Path(snapshot_download(repo, allow_patterns=["meta/**"], **options)), name).cameras
         wanted = [camera, *cameras.values()]
         # Version 3 has videos/CAMERA/chunk-000, version 2 videos/chunk-000/CAMERA: `*` stands for slashes, too.
-        videos = [f"videos/*{choose_camera(known, each, cameras, name).stored}/*" for each in wanted]
+        videos = [f"videos/*{choose_camera(known, each, cameras, name)[0]}/*" for each in wanted]
         return Path(snapshot_download(repo, allow_patterns=["meta/**", "data/**", *videos], **options))
     except BestTakeError:
         raise

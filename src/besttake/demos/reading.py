@@ -5,10 +5,11 @@ Texts (JSON), pictures and videos; `besttake.demos.hdf5` does the same inside HD
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -76,6 +77,17 @@ def check_links(root: Path, name: str) -> None:
             f"{name}: {link.relative_to(root)} is a link that leads out of the data set; copy the file into it or, if"
             f" you made the link, add `trust` {root}"
         )
+
+
+def digest(paths: Iterable[Path], *choices: object) -> str:
+    """A hash of the names, sizes, first and last 64 kB of files, and of the reader's options."""
+    total = hashlib.sha256(repr(choices).encode())
+    for path in paths:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+            file.seek(max(0, path.stat().st_size - (1 << 16)))
+            total.update(f"{path.name} {path.stat().st_size}\n".encode() + head + file.read())
+    return total.hexdigest()[:16]
 
 
 def filled(pattern: str, values: Mapping[str, int | str]) -> str:

@@ -18,20 +18,29 @@ first), ``state`` and ``action`` (features under ``steps``, joined by ``+``, suc
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, uri_again
-from besttake.demos.reading import FULL_SIZE, LARGEST, Unreadable, check_links, inside, picture, read_json, stacked
+from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, missing_notes, uri_again
+from besttake.demos.reading import (
+    FULL_SIZE,
+    LARGEST,
+    Unreadable,
+    check_links,
+    digest,
+    inside,
+    picture,
+    read_json,
+    stacked,
+)
 from besttake.errors import LibraryError, need
 from besttake.options import Reader
-from besttake.types import F32, U8, Demo
+from besttake.types import F32, U8
 
 _DEEP = 16
 _MOST_RECORD = 1 << 31
@@ -63,8 +72,8 @@ class Feature:
 
 
 @dataclass(frozen=True)
-class RldsReader:
-    """Reads the episodes of one split."""
+class _RldsReader:
+    """Reads the episodes of one split by ``SHARD@BYTE``; a damaged shard is one key without a place."""
 
     root: Path
     shards: Sequence[Path]
@@ -73,9 +82,10 @@ class RldsReader:
     action: tuple[str, ...] | None
     text: str | None
     size: int
+    last: dict[str, Example] = field(default_factory=dict)
+    """The episode that was read last."""
 
     def ids(self) -> Iterator[str]:
-        """``SHARD@BYTE`` of each record; a damaged shard is one key without a place, which cannot be read."""
         for shard in self.shards:
             try:
                 for place in places(inside(self.root, shard.name)):
@@ -83,49 +93,41 @@ class RldsReader:
             except (Unreadable, OSError):
                 yield f"{shard.name}@"
 
-    def task(self, key: str) -> str:
-        """The task of an episode."""
-        return self._words(self._example(key))
+    def task(self, key: str) -> tuple[str, str]:
+        example = self._example(key)
+        texts = [] if self.text is None or f"steps/{self.text}" not in example else example.texts(f"steps/{self.text}")
+        words = texts[0].decode("utf-8", "replace").strip() if texts else ""
+        return words, words
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        """States and actions of an episode."""
         example = self._example(key)
         steps = _steps(example)
         return _joined(example, self.state, steps), _joined(example, self.action, steps)
 
-    def demo(self, key: str) -> Demo:
-        """Read an episode as a demonstration."""
-        example = self._example(key)
-        steps = _steps(example)
-        pictures = example.texts(f"steps/{self.camera}")
-        if len(pictures) != steps:
-            raise Unreadable(f"has {len(pictures)} pictures for {steps} steps")
-        frames = stacked([picture(data, self.size) for data in pictures], self.camera)
-        words = self._words(example)
-        states, actions = _joined(example, self.state, steps), _joined(example, self.action, steps)
-        return Demo(key, words, frames, np.arange(steps, dtype=np.int64), states, actions, words, {"record": key})
+    def frames(self, key: str) -> U8:
+        pictures = self._example(key).texts(f"steps/{self.camera}")
+        return stacked([picture(data, self.size) for data in pictures], self.camera)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """The full-size image of ``camera`` at ``step``."""
         pictures = self._example(key).texts(f"steps/{camera}")
         if not 0 <= step < len(pictures):
             raise Unreadable(f"has no step {step}")
         return picture(pictures[step], FULL_SIZE)
 
-    def _words(self, example: Example) -> str:
-        texts = [] if self.text is None or f"steps/{self.text}" not in example else example.texts(f"steps/{self.text}")
-        return texts[0].decode("utf-8", "replace").strip() if texts else ""
-
     def _example(self, key: str) -> Example:
-        shard, _, place = key.rpartition("@")
-        try:
-            path = inside(self.root, shard)
-            if not place.isdecimal():
-                list(places(path))  # says what is wrong with it
-                raise Unreadable("cannot be read")
-            return Example(record_at(path, int(place)))
-        except OSError as error:
-            raise Unreadable(f"cannot be read ({error.strerror})") from error
+        if key not in self.last:
+            shard, _, place = key.rpartition("@")
+            try:
+                path = inside(self.root, shard)
+                if not place.isdecimal():
+                    list(places(path))  # says what is wrong with it
+                    raise Unreadable("cannot be read")
+                example = Example(record_at(path, int(place)))
+            except OSError as error:
+                raise Unreadable(f"cannot be read ({error.strerror})") from error
+            self.last.clear()
+            self.last[key] = example
+        return self.last[key]
 
 
 def make(
@@ -149,34 +151,28 @@ def make(
     cameras = [key for key, feature in features.items() if feature.kind == "image" and feature.shape[-1:] == (3,)]
     if not cameras:
         raise LibraryError(f"{name} has no pictures among its observations")
-    chosen = choose_camera(cameras, camera, named, name)
+    stored, called = choose_camera(cameras, camera, named, name)
     shards = _shards(root, split, name)
     tensors = [key for key, feature in features.items() if feature.kind == "tensor"]
     states = choose_columns(tensors, state, _STATES, name)
     actions = choose_columns(tensors, action, _ACTIONS, name)
     text = next((key for key in _INSTRUCTIONS if key in features), None)
-    reader = RldsReader(root, shards, chosen.stored, states, actions, text, read.whole("size", size))
-    kind, rate, sign = _known(_set_name(shards[0]), root)
-    stored = _rate_said(root)
-    if fps is None and stored is None and rate is None:
+    reader = _RldsReader(root, shards, stored, states, actions, text, read.whole("size", size))
+    set_name = shards[0].name.split(".tfrecord-")[0].rpartition("-")[0]
+    fingerprint = digest((root / "features.json", *shards), stored, states, actions, text, reader.size)
+    kind, rate, sign = _known(set_name, root)
+    said = _rate_said(root)
+    if fps is None and said is None and rate is None:
         raise LibraryError(f"{name} does not say how many steps a second it was recorded at; add ?fps=… (Bridge has 5)")
-    fps_used, rate_note = frame_rate(read, fps, stored, rate or 0.0, f"as {kind} has")
-    notes = [
-        f"an RLDS data set, {_set_name(shards[0])} in {root.name}, split {split} in {len(shards)} files",
-        *rate_note,
-    ]
-    for columns, option in ((states, "state"), (actions, "action")):
-        if columns is None:
-            notes.append(
-                f"it has no {option}s: it can score takes but not be retrieved from; if one of its features is the"
-                f" {option}, name it with ?{option}=… (features: {', '.join(features)})"
-            )
+    fps_used, rate_note = frame_rate(read, fps, said, rate or 0.0, f"as {kind} has")
+    notes = [f"an RLDS data set, {set_name} in {root.name}, split {split} in {len(shards)} files", *rate_note]
+    notes += missing_notes(features, state=states, action=actions)
     width = sum(int(np.prod(features[key].shape)) for key in actions or ())
     is_pose = rate is not None and width == 7  # else seven numbers may as well be seven joints
     return Episodes(
         reader, cameras, named, name,
         uri_again("rlds", root, split=split, camera=camera, state=state, action=action, fps=fps, size=size, map=map),
-        chosen.name, fps_used, _fingerprint(reader), tuple(notes), gripper_dim=6 if is_pose else None,
+        called, fps_used, fingerprint, tuple(notes), gripper_dim=6 if is_pose else None,
         gripper_open=sign, eef_dims=(0, 1, 2) if is_pose and states in _STATES[:2] else None,
     )  # fmt: skip
 
@@ -200,21 +196,16 @@ def _rate_said(root: Path) -> float | None:
     return next((float(r) for r in rates if isinstance(r, int | float) and 0 < r < 1e4 and r is not True), None)
 
 
-def _set_name(shard: Path) -> str:
-    """``libero_goal`` of ``libero_goal-train.tfrecord-00000-of-00016``."""
-    return shard.name.split(".tfrecord-")[0].rpartition("-")[0]
-
-
 def _known(name: str, root: Path) -> tuple[str, float | None, int | None]:
     """What is known of data sets of this name, or else in such a folder.
 
     Files need not be named as the set is: tfds writes those of a class LIBERO10 as ``liber_o10-train…``.
     """
-    words = re.split(r"[^a-z0-9]+", name.lower())
-    folders = [folder.name.lower() for folder in (root, root.parent)]
-    by_files = (known for known in _KNOWN if any(word.startswith(known[0]) for word in words))
-    by_folder = (known for known in _KNOWN if any(folder.startswith(known[0]) for folder in folders))
-    return next(by_files, None) or next(by_folder, None) or ("", None, None)
+    for words in (re.split(r"[^a-z0-9]+", name.lower()), (root.name.lower(), root.parent.name.lower())):
+        for known in _KNOWN:
+            if any(word.startswith(known[0]) for word in words):
+                return known
+    return "", None, None
 
 
 def _features(described: Mapping[str, Any], name: str) -> dict[str, Feature]:
@@ -243,11 +234,9 @@ def _features(described: Mapping[str, Any], name: str) -> dict[str, Feature]:
 
 
 def _shape(node: Mapping[str, Any]) -> tuple[int, ...]:
-    shape = node.get("shape")
-    dimensions = shape.get("dimensions", []) if isinstance(shape, dict) else []
     try:
-        return tuple(int(each) for each in dimensions) if isinstance(dimensions, list) else ()
-    except (TypeError, ValueError, OverflowError):
+        return tuple(int(each) for each in node["shape"]["dimensions"])
+    except (KeyError, TypeError, ValueError, OverflowError):
         return ()
 
 
@@ -281,16 +270,6 @@ def _joined(example: Example, keys: tuple[str, ...] | None, steps: int) -> F32 |
             raise Unreadable(f"has {len(values)} numbers of {key} for {steps} steps")
         parts.append(values.reshape(steps, -1) if steps else np.zeros((0, 1), np.float32))
     return np.concatenate(parts, axis=1)
-
-
-def _fingerprint(reader: RldsReader) -> str:
-    chosen = (reader.camera, reader.state, reader.action, reader.text, reader.size)
-    digest = hashlib.sha256(repr(chosen).encode() + (reader.root / "features.json").read_bytes())
-    for path in reader.shards:
-        with path.open("rb") as file:
-            head = file.read(1 << 16)
-        digest.update(f"{path.name} {path.stat().st_size}\n".encode() + head)
-    return digest.hexdigest()[:16]
 
 
 def places(path: Path) -> Iterator[int]:
@@ -336,14 +315,9 @@ class Example:
 
     def __init__(self, data: bytes) -> None:
         self._features: dict[str, memoryview] = {}
-        for field, features in _fields(memoryview(data)):
-            if field != 1:
-                continue
-            for inner, entry in _fields(features):
-                if inner == 1:
-                    parts = dict(_fields(entry))
-                    name = bytes(parts.get(1, b"")).decode("utf-8", "replace")
-                    self._features[name] = parts.get(2, memoryview(b""))
+        for entry in _values(_values([memoryview(data)], 1), 1):
+            parts = dict(_fields(entry))
+            self._features[bytes(parts.get(1, b"")).decode("utf-8", "replace")] = parts.get(2, memoryview(b""))
 
     def __contains__(self, name: str) -> bool:
         return name in self._features
@@ -354,29 +328,27 @@ class Example:
 
     def texts(self, name: str) -> list[bytes]:
         """A list of bytes: texts, or encoded pictures; empty where there is none."""
-        return [bytes(value) for field, value in self._list(name, 1) if field == 1]
+        return [bytes(value) for value in self._list(name, 1)]
 
     def numbers(self, name: str) -> F32:
         """A list of floats or whole numbers as float32; empty where there is none."""
-        floats = self._list(name, 2)
-        if floats:
-            if any(len(value) % 4 for _, value in floats):
+        if floats := self._list(name, 2):
+            if any(len(value) % 4 for value in floats):
                 raise Unreadable(f"has damaged numbers in {name}")
-            joined = b"".join(bytes(value) for field, value in floats if field == 1)
-            return np.frombuffer(joined, "<f4").astype(np.float32)
-        whole: list[int] = []
-        for field, value in self._list(name, 3):
-            if field == 1:
-                whole += _varints(value)
+            return np.frombuffer(b"".join(floats), "<f4").astype(np.float32)
+        whole = [number for value in self._list(name, 3) for number in _varints(value)]
         return np.array(whole, np.int64).astype(np.float32)
 
-    def _list(self, name: str, kind: int) -> list[tuple[int, memoryview]]:
+    def _list(self, name: str, kind: int) -> list[memoryview]:
+        """The values of a feature that is a list of bytes (1), of floats (2) or of whole numbers (3)."""
         if name not in self._features:
             raise Unreadable(f"has no {name}")
-        for field, value in _fields(self._features[name]):
-            if field == kind:
-                return list(_fields(value))
-        return []
+        return _values(_values([self._features[name]], kind), 1)
+
+
+def _values(messages: Iterable[memoryview], wanted: int) -> list[memoryview]:
+    """The values of the field number ``wanted`` in all ``messages``."""
+    return [value for message in messages for number, value in _fields(message) if number == wanted]
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:

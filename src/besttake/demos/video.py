@@ -13,93 +13,78 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from besttake.demos.base import UnreadableDemo
+from besttake.demos.base import Episodes, uri_again
 from besttake.demos.reading import LARGEST, Unreadable, check_links, picture, stacked, video_frames, video_rate
 from besttake.errors import LibraryError
 from besttake.options import Reader
-from besttake.types import F32, U8, Demo
+from besttake.types import F32, U8
 
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm")
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
 
 @dataclass(frozen=True)
-class VideoRecording:
-    """A video file, or a folder of pictures, of a task."""
+class _VideoReader:
+    """Reads recordings by their path below ``root``; ``tasks`` has the task of each."""
 
-    path: Path
-    task: str
+    root: Path
+    tasks: Mapping[str, str]
+    size: int
 
-    @property
-    def table(self) -> Path:
-        """Where its states and actions would be."""
-        return self.path.with_name(self.path.stem + ".csv") if self.path.is_file() else self.path.with_suffix(".csv")
+    def ids(self) -> Iterable[str]:
+        return self.tasks
 
+    def task(self, key: str) -> tuple[str, str]:
+        return self.tasks[key], self.tasks[key].replace("_", " ")
 
-class VideoDemos:
-    """Recordings of a folder, in the order of their names."""
+    def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
+        return _numbers(_table(self.root / key))
 
-    gripper_dim, gripper_open, eef_dims = None, None, None
+    def frames(self, key: str) -> U8:
+        return read_frames(self.root / key, self.size)
 
-    def __init__(self, root: Path, name: str, task: str, camera: str, fps: float, size: int) -> None:
-        self.name, self.camera, self._root, self._size = name, camera, root, size
-        self.recordings = _recordings(root, task)
-        if not self.recordings:
-            raise LibraryError(f"{name} holds no videos ({', '.join(VIDEOS)}) and no folders of pictures")
-        self.notes = (f"{len(self.recordings)} recordings, videos or folders of pictures",)
-        first = self.recordings[0].path
-        self.fps = (video_rate(first) if first.is_file() else 0.0) or fps
-        digest = hashlib.sha256(repr([task, camera, size]).encode())
-        for recording in self.recordings:
-            for path in _files(recording):
-                digest.update(f"{path.relative_to(root)} {path.stat().st_size} {path.stat().st_mtime_ns}\n".encode())
-        self.fingerprint = digest.hexdigest()[:16]
+    def picture(self, key: str, step: int, camera: str) -> U8:
+        raise Unreadable("has no cameras for a policy")
 
-    def __len__(self) -> int:
-        return len(self.recordings)
-
-    def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
-        """States and actions of the tables."""
-        for recording in self.recordings:
-            try:
-                yield _table(recording.table)
-            except Unreadable:
-                continue
-
-    def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
-        return self.of_tasks(lambda _: True)
-
-    def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | UnreadableDemo]:
-        """The recordings whose task is ``wanted``."""
-        for recording in self.recordings:
-            if not wanted(recording.task):
-                continue
-            identity = str(recording.path.relative_to(self._root))
-            try:
-                frames = read_frames(recording.path, self._size)
-                states, actions = _table(recording.table, len(frames))
-            except Unreadable as error:
-                yield UnreadableDemo(identity, str(error))
-                continue
-            steps, instruction = np.arange(len(frames), dtype=np.int64), recording.task.replace("_", " ")
-            yield Demo(identity, recording.task, frames, steps, states, actions, instruction, {"file": identity})
+    def fingerprint(self, *choices: object) -> str:
+        """A hash of the names, sizes and times of all files, and of the options."""
+        digest = hashlib.sha256(repr(choices).encode())
+        for path in (self.root / key for key in self.tasks):
+            files = [path] if path.is_file() else _pictures(path)
+            for file in [*files, _table(path)] if _table(path).is_file() else files:
+                stat = file.stat()
+                digest.update(f"{file.relative_to(self.root)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        return digest.hexdigest()[:16]
 
 
 def make(
     rest: str, task: str = "", camera: str = "video", fps: float | str = 10.0, size: int | str = LARGEST
-) -> VideoDemos:
+) -> Episodes:
     """The source ``video:rest``."""
-    if not Path(rest).is_dir():
-        raise LibraryError(f"video:{rest}: there is no such directory")
-    check_links(Path(rest), f"video:{rest}")
-    read = Reader(f"video:{rest}")
-    return VideoDemos(Path(rest), read.uri, task, camera, read.number("fps", fps), read.whole("size", size))
+    root, read = Path(rest), Reader(f"video:{rest}")
+    if not root.is_dir():
+        raise LibraryError(f"{read.uri}: there is no such directory")
+    check_links(root, read.uri)
+    tasks = {}
+    for path in sorted(root.iterdir()):
+        if _is_recording(path):
+            tasks[path.name] = task
+        elif path.is_dir():
+            tasks |= {f"{path.name}/{p.name}": path.name for p in sorted(path.iterdir()) if _is_recording(p)}
+    if not tasks:
+        raise LibraryError(f"{read.uri} holds no videos ({', '.join(VIDEOS)}) and no folders of pictures")
+    reader, first = _VideoReader(root, tasks, read.whole("size", size)), root / next(iter(tasks))
+    rate = (video_rate(first) if first.is_file() else 0.0) or read.number("fps", fps)
+    return Episodes(
+        reader, (), {}, read.uri, uri_again("video", root, task=task, camera=camera, fps=fps, size=size), camera, rate,
+        reader.fingerprint(task, camera, reader.size), (f"{len(tasks)} recordings, videos or folders of pictures",),
+    )  # fmt: skip
 
 
 def read_frames(path: Path, largest: int = LARGEST) -> U8:
@@ -114,16 +99,6 @@ def read_frames(path: Path, largest: int = LARGEST) -> U8:
     return frames
 
 
-def _recordings(root: Path, task: str) -> list[VideoRecording]:
-    recordings: list[VideoRecording] = []
-    for path in sorted(root.iterdir()):
-        if _is_recording(path):
-            recordings.append(VideoRecording(path, task))
-        elif path.is_dir():
-            recordings += [VideoRecording(inner, path.name) for inner in sorted(path.iterdir()) if _is_recording(inner)]
-    return recordings
-
-
 def _is_recording(path: Path) -> bool:
     return path.suffix.lower() in VIDEOS if path.is_file() else path.is_dir() and bool(_pictures(path))
 
@@ -134,12 +109,12 @@ def _pictures(folder: Path) -> list[Path]:
     return sorted(pictures, key=lambda p: ([int(n) for n in re.findall(r"\d+", p.stem)], p.name))
 
 
-def _files(recording: VideoRecording) -> list[Path]:
-    files = [recording.path] if recording.path.is_file() else _pictures(recording.path)
-    return [*files, recording.table] if recording.table.is_file() else files
+def _table(recording: Path) -> Path:
+    """Where the states and actions of a recording would be."""
+    return recording.with_name(recording.stem + ".csv") if recording.is_file() else recording.with_suffix(".csv")
 
 
-def _table(path: Path, frames: int | None = None) -> tuple[F32 | None, F32 | None]:
+def _numbers(path: Path) -> tuple[F32 | None, F32 | None]:
     """States (T, s) and actions (T, a) of a CSV file; None for what it does not have."""
     if not path.is_file():
         return None, None
@@ -149,8 +124,6 @@ def _table(path: Path, frames: int | None = None) -> tuple[F32 | None, F32 | Non
         values = np.array([[float(cell) for cell in row] for row in rows if row], np.float32).reshape(-1, len(head))
     except (ValueError, UnicodeDecodeError, csv.Error) as error:
         raise Unreadable(f"has a table {path.name} that is not numbers under one header ({error})") from error
-    if frames is not None and len(values) != frames:
-        raise Unreadable(f"has {frames} frames, but {path.name} has {len(values)} rows")
     columns = []
     for kind in ("state", "action"):
         places = [(int(m.group(1)), i) for i, n in enumerate(head) if (m := re.fullmatch(rf"\s*{kind}_(\d+)\s*", n))]

@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, uri_again
+from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, missing_notes, uri_again
 from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, fitted_array
 from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
-from besttake.types import F32, U8, Demo
+from besttake.types import F32, U8
 
 _PLAIN = {
     "blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma", "shuffle", "delta", "bytes", "crc32c", "transpose",
@@ -42,7 +42,7 @@ _BLOCK = 64
 
 
 @dataclass(frozen=True)
-class ZarrReader:
+class _ZarrReader:
     """Reads episodes by ``episode N``."""
 
     data: Any
@@ -54,20 +54,16 @@ class ZarrReader:
     size: int
 
     def ids(self) -> Iterator[str]:
-        """All episodes."""
         return (f"episode {i}" for i in range(len(self.ends)))
 
-    def task(self, key: str) -> str:
-        """The task of an episode."""
-        return self.task_of_all
+    def task(self, key: str) -> tuple[str, str]:
+        return self.task_of_all, self.task_of_all.replace("_", " ")
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        """States and actions of an episode."""
         first, end = self._span(key)
         return _numbers(self.data, self.state, first, end), _numbers(self.data, self.action, first, end)
 
-    def demo(self, key: str) -> Demo:
-        """Read an episode as a demonstration."""
+    def frames(self, key: str) -> U8:
         first, end = self._span(key)
         height, width = self.data[self.camera].shape[1:3]
         check_size(width, height, end - first, self.size)
@@ -75,13 +71,9 @@ class ZarrReader:
             fitted_array(_pictures(self.data[self.camera], i, min(i + _BLOCK, end)), self.size)
             for i in range(first, end, _BLOCK)
         ]
-        frames = np.concatenate(blocks) if blocks else np.zeros((0, 1, 1, 3), np.uint8)
-        states, actions = self.numbers(key)
-        steps, words = np.arange(end - first, dtype=np.int64), self.task_of_all.replace("_", " ")
-        return Demo(key, self.task_of_all, frames, steps, states, actions, words, {"first": first, "end": end})
+        return np.concatenate(blocks) if blocks else np.zeros((0, 1, 1, 3), np.uint8)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """The full-size image of ``camera`` at ``step``."""
         first, end = self._span(key)
         if not 0 <= step < end - first:
             raise Unreadable(f"has no step {step}")
@@ -115,19 +107,17 @@ def make(
         if each.shape[0] < ends[-1]:
             raise LibraryError(f"{name}: data/{key} has {each.shape[0]} rows, but the last episode ends at {ends[-1]}")
     named = read.mapping("map", map)
-    chosen = choose_camera(cameras, camera, named, name)
+    stored, called = choose_camera(cameras, camera, named, name)
     states = choose_columns(arrays, state, _STATES, name)
     actions = choose_columns(arrays, action, (("action",),), name)
-    called = task or path.name.split(".zarr")[0]
-    reader = ZarrReader(arrays, ends, chosen.stored, states, actions, called, read.whole("size", size))
-    notes = [f"a Zarr replay buffer of {len(ends)} episodes"]
-    if actions is None:
-        notes.append(f"it has no actions; if one of its arrays is, name it with ?action=… ({', '.join(arrays)})")
+    task_of_all = task or path.name.split(".zarr")[0]
+    reader = _ZarrReader(arrays, ends, stored, states, actions, task_of_all, read.whole("size", size))
+    notes = [f"a Zarr replay buffer of {len(ends)} episodes", *missing_notes(arrays, state=states, action=actions)]
     rate, rate_note = frame_rate(read, fps, None, 10.0, "as Diffusion Policy's PushT has (UMI's have 60)")
     return Episodes(
         reader, cameras, named, name,
         uri_again("zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, map=map),
-        chosen.name, rate, _fingerprint(path, reader), (*notes, *rate_note),
+        called, rate, _fingerprint(path, reader), (*notes, *rate_note),
     )  # fmt: skip
 
 
@@ -248,7 +238,7 @@ def _read(array: Any, first: int, end: int) -> Any:
         raise Unreadable(f"cannot be read ({one_line(error, 120)})") from error
 
 
-def _fingerprint(path: Path, reader: ZarrReader) -> str:
+def _fingerprint(path: Path, reader: _ZarrReader) -> str:
     chosen = (reader.camera, reader.state, reader.action, reader.task_of_all, reader.size, list(reader.ends))
     digest = hashlib.sha256(repr(chosen).encode())
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from besttake.recordings import tabular
-from besttake.recordings.episodes import Episode, IngestError, Recording
+from besttake.recordings.episodes import Episode, IngestError, Recording, listed
 
 # Words that number a repetition or name a kind of file say nothing about the policy.
 _COMMON = re.compile(
@@ -34,11 +34,19 @@ def name_policies(
 
     ``given`` is one name for all recordings, or a name for each file or folder.
     """
-    named = [_given(recording, given) for recording in recordings]
-    if not isinstance(given, str):
-        _check_used(recordings, given)
-    else:
-        _check_one(recordings, given)
+    names = [given if isinstance(given, str) else given_name(recording.path, given) for recording in recordings]
+    for name in filter(None, dict.fromkeys(names)):
+        group = [recording for recording, own in zip(recordings, names, strict=True) if own == name]
+        policies = sorted({episode.policy for recording in group for episode in recording.episodes if episode.policy})
+        if len(policies) > 1:
+            raise IngestError(
+                f"the files name the policies {listed(policies, _MOST_NAMED)}: `policy_name` {name} would make one of"
+                " them"
+            )
+    for key, name in {} if isinstance(given, str) else given.items():
+        if not any(given_name(recording.path, {key: name}) for recording in recordings):
+            raise IngestError(f"`policy_name` {key}={name}: no recording is called {key} or lies in it")
+    named = [_filled(recording, name, over=True) for recording, name in zip(recordings, names, strict=True)]
     open_ = [i for i, recording in enumerate(named) if any(not episode.policy for episode in recording.episodes)]
     taken = {episode.policy for recording in named for episode in recording.episodes if episode.policy}
     labels, notes = _labels([named[i] for i in open_], taken)
@@ -47,20 +55,10 @@ def name_policies(
     return named, notes
 
 
-def _given(recording: Recording, given: str | Mapping[str, str]) -> Recording:
-    name = given if isinstance(given, str) else given_name(recording.path, given)
-    if not name:
-        return recording
-    own = sorted({episode.policy for episode in recording.episodes if episode.policy})
-    if len(own) > 1:
-        raise IngestError(
-            f"{recording.path} names the policies {_listed(own)}: `policy_name` {name} would make one of them"
-        )
-    return replace(recording, episodes=tuple(replace(episode, policy=name) for episode in recording.episodes))
-
-
-def _filled(recording: Recording, name: str) -> Recording:
-    episodes = tuple(replace(episode, policy=episode.policy or name) for episode in recording.episodes)
+def _filled(recording: Recording, name: str, over: bool = False) -> Recording:
+    """The recording with the policy ``name`` in episodes without one, or ``over`` that of all its episodes."""
+    names = (name or episode.policy if over else episode.policy or name for episode in recording.episodes)
+    episodes = tuple(replace(one, policy=policy) for one, policy in zip(recording.episodes, names, strict=True))
     return replace(recording, episodes=episodes)
 
 
@@ -69,18 +67,6 @@ def given_name(path: str, given: Mapping[str, str]) -> str:
     place, parts = Path(path).resolve(), Path(path).resolve().parts
     fits = [key for key in given if place.is_relative_to(Path(key).resolve()) or key.strip("/") in parts]
     return given[max(fits, key=len)] if fits else ""
-
-
-def _check_used(recordings: Sequence[Recording], given: Mapping[str, str]) -> None:
-    for key, name in given.items():
-        if not any(given_name(recording.path, {key: name}) for recording in recordings):
-            raise IngestError(f"`policy_name` {key}={name}: no recording is called {key} or lies in it")
-
-
-def _check_one(recordings: Sequence[Recording], given: str) -> None:
-    own = sorted({episode.policy for recording in recordings for episode in recording.episodes if episode.policy})
-    if given and len(own) > 1:
-        raise IngestError(f"the files name the policies {_listed(own)}: `policy_name` {given} would make one of them")
 
 
 def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[list[str], list[str]]:
@@ -103,11 +89,12 @@ def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[li
     ]
     if unclear:
         raise IngestError(
-            f"{_count(len(unclear))} not say of which policy ({_listed(sorted(unclear))}): name it with "
-            "`policy_name`, NAME if all are of one policy, or PATH=NAME for each file or folder"
+            f"{len(unclear)} recordings do not say of which policy ({listed(sorted(unclear), _MOST_NAMED)}): name it "
+            "with `policy_name`, NAME if all are of one policy, or PATH=NAME for each file or folder"
         )
     own = sorted({label for origin, label in labels.items() if label != first[origin].server})
-    note = f"policies are named by their folders or files ({_listed(own)}); `--policy-name` names them otherwise"
+    names = listed(own, _MOST_NAMED)
+    note = f"policies are named by their folders or files ({names}); `--policy-name` names them otherwise"
     return [labels[recording.origin] for recording in recordings], [note] if own else []
 
 
@@ -121,15 +108,6 @@ def _stems(recordings: Sequence[Recording]) -> list[str]:
                  for part in parts[shared:]]  # fmt: skip
         stems.append("/".join("_".join(part) for part in words if part))
     return stems
-
-
-def _count(number: int) -> str:
-    return f"{number} recordings do" if number > 1 else "one recording does"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMED])
-    return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
 
 
 def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -112,6 +112,12 @@ def whole(value: Any) -> int | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if math.isfinite(number) and number >= 0 and not isinstance(value, bool) else None
+
+
+def listed(names: Sequence[object], most: int) -> str:
+    """The first ``most`` of ``names``, and how many more there are."""
+    shown = ", ".join(f"{name!s:.120}" for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 LARGEST_JSON = 256 * 2**20

@@ -82,26 +82,29 @@ def read_recording(path: Path) -> list[Recording]:
         ) from error
 
 
-def is_export(data: Any) -> bool:
-    """Whether parsed JSON is an aggregate that vla-eval wrote."""
-    return isinstance(data, dict) and "benchmark" in data and isinstance(data.get("tasks"), list)
+def read_results(path: Path) -> list[Recording]:
+    """Read the JSON file of a harness, which its keys tell; UnknownFormat if it is none."""
+    data = read_json(path)
+    if isinstance(data, dict):
+        if "benchmark" in data and isinstance(data.get("tasks"), list):
+            return [_export(path, data)]
+        if "per_task" in data or "per_episode" in data:
+            return [_info(path, data)]
+        if isinstance(data.get("env_info"), dict) and isinstance(data.get("episodes"), list):
+            return [_trajectories(path, data)]
+    raise UnknownFormat(f"{path}: not a known file of outcomes")
 
 
-def read_export(path: Path, data: Mapping[str, Any]) -> list[Recording]:
-    """Read the aggregate JSON of one benchmark, or of one shard of it."""
-    try:
-        rows = []
-        for task in data["tasks"]:
-            # `metrics` came with 0.1; before it, success stood in the episode itself.
-            rows += [
-                {"metrics": {k: e[k] for k in ("success",) if k in e}, **e, "task_name": task["task"]}
-                for e in map(_object, task.get("episodes") or ())
-            ]
-        return [_recording(path, "vla-eval export", str(data.get("eval_id") or ""), data, rows)]
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise IngestError(
-            f"{path}: not the JSON of a vla-eval evaluation ({one_line(error)}); export it again with vla-eval"
-        ) from error
+def _export(path: Path, data: Mapping[str, Any]) -> Recording:
+    """The aggregate JSON of one vla-eval benchmark, or of one shard of it."""
+    rows = []
+    for task in data["tasks"]:
+        # `metrics` came with 0.1; before it, success stood in the episode itself.
+        rows += [
+            {"metrics": {k: e[k] for k in ("success",) if k in e}, **e, "task_name": task["task"]}
+            for e in map(_object, task.get("episodes") or ())
+        ]
+    return _recording(path, "vla-eval export", str(data.get("eval_id") or ""), data, rows)
 
 
 def _recorded(row: sqlite3.Row) -> dict[str, Any]:
@@ -175,25 +178,14 @@ _BY_ORDER = (
 )
 
 
-def is_info(data: Any) -> bool:
-    """Whether parsed JSON is an ``eval_info.json``."""
-    return isinstance(data, dict) and ("per_task" in data or "per_episode" in data)
-
-
-def read_info(path: Path, data: Mapping[str, Any]) -> list[Recording]:
-    """Read the episodes of one evaluation."""
-    try:
-        episodes, by_order = (
-            _by_task(path, data["per_task"]) if "per_task" in data else _by_episode(path, data["per_episode"])
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise IngestError(
-            f"{path}: not an eval_info.json of lerobot-eval (no {error}); give the file that lerobot-eval wrote"
-        ) from error
+def _info(path: Path, data: Mapping[str, Any]) -> Recording:
+    """An ``eval_info.json`` of lerobot-eval."""
+    by_task = "per_task" in data
+    episodes, by_order = _by_task(path, data["per_task"]) if by_task else _by_episode(path, data["per_episode"])
     name = "" if path.name == "eval_info.json" else path.stem
     words = "/".join([*path.resolve().parent.parts, name])
     notes = (_BY_ORDER,) if by_order else ()
-    return [Recording(str(path), "lerobot-eval", episodes, notes=notes, origin=str(path.resolve()), words=words)]
+    return Recording(str(path), "lerobot-eval", episodes, notes=notes, origin=str(path.resolve()), words=words)
 
 
 def _by_task(path: Path, tasks: Any) -> tuple[tuple[Episode, ...], bool]:
@@ -292,19 +284,12 @@ def _step(path: Path, value: Any) -> bool:
     return value
 
 
-def is_trajectories(data: Any) -> bool:
-    """Whether parsed JSON is that of a ManiSkill trajectory file."""
-    return isinstance(data, dict) and isinstance(data.get("env_info"), dict) and isinstance(data.get("episodes"), list)
-
-
-def read_trajectories(path: Path, data: Mapping[str, Any]) -> list[Recording]:
-    """Read the episodes of a trajectory file. A start is the seed that the env was reset with."""
+def _trajectories(path: Path, data: Mapping[str, Any]) -> Recording:
+    """The JSON of a ManiSkill trajectory file. A start is the seed that the env was reset with."""
     env = str(data["env_info"].get("env_id") or "ManiSkill")
     episodes, without, unknown = [], 0, 0
     for number, episode in enumerate(data["episodes"]):
-        if not isinstance(episode, dict):
-            raise IngestError(f"{path}: episode {number} is no object, as ManiSkill writes")
-        if "success" not in episode:
+        if "success" not in _object(episode):
             without += 1
             continue
         seed = _seed(episode)
@@ -323,7 +308,7 @@ def read_trajectories(path: Path, data: Mapping[str, Any]) -> list[Recording]:
     place = path.resolve()
     words = "/".join([*place.parent.parts, path.stem])
     kind = "ManiSkill trajectories"
-    return [Recording(str(path), kind, tuple(episodes), notes=tuple(notes), origin=str(place), words=words)]
+    return Recording(str(path), kind, tuple(episodes), notes=tuple(notes), origin=str(place), words=words)
 
 
 def _seed(episode: Mapping[str, Any]) -> int | None:

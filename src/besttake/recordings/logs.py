@@ -55,7 +55,6 @@ class _Evaluation:
     wins: int | None = None
     running: tuple[str, str] | None = None
     unfinished: int = 0
-    said: list[str] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     episodes: list[Episode] = field(default_factory=list)
 
@@ -76,23 +75,22 @@ class _Evaluation:
             return
         won = outcome_at(f"{path}: line {line}", text)
         task, start = self.running
-        self.episodes.append(
-            Episode(task, start, None if self.error else won, env=self.suite or "LIBERO", error=self.error)
-        )
-        self.said.append(text)
+        uid = uid_in_run(len(self.episodes) + 1, task, text)
+        success, env = None if self.error else won, self.suite or "LIBERO"
+        self.episodes.append(Episode(task, start, success, env=env, error=self.error, uid=uid))
         self.running = None
 
-    def with_uids(self, run: str) -> tuple[Episode, ...]:
-        """The episodes, each named by the run and its number in it."""
-        numbered = enumerate(zip(self.episodes, self.said, strict=True), start=1)
-        return tuple(replace(one, uid=uid_of(run, n, one.task, text)) for n, (one, text) in numbered)
 
-
-def uid_of(run: str, number: int, task: str, success: str) -> str:
+def uid_in_run(number: int, task: str, success: str) -> str:
     """An id of an episode that is the same for its log and its video; scripts cut and join the words of a task."""
-    date = DATE.search(run)
     words = re.sub(r"[ \n.]", "_", task.lower())[:40]
-    return f"~{date[0] if date else run}/{number}/{words}/{success}"
+    return f"{number}/{words}/{success}"
+
+
+def uid_of(run: str, episode: str) -> str:
+    """An id of an episode in all runs, which are named by the second in which they began."""
+    date = DATE.search(run)
+    return f"~{date[0] if date else run}/{episode}"
 
 
 def read_log(path: Path) -> list[Recording]:
@@ -107,13 +105,13 @@ def read_log(path: Path) -> list[Recording]:
     recordings = []
     for number, one in enumerate(kept, start=1):
         _check_wins(path, one)
-        notes = []
+        notes, known = [], match is not None and len(kept) == 1
         if one.unfinished or one.running:
             notes.append(f"{path.name}: {one.unfinished + bool(one.running)} episodes were begun and not finished")
         recordings.append(
             Recording(
                 str(path), "OpenVLA log" if match else "LIBERO log",
-                one.with_uids(match[0]) if match and len(kept) == 1 else tuple(one.episodes),
+                tuple(replace(e, uid=uid_of(match[0], e.uid) if match and known else "") for e in one.episodes),
                 evaluation=match[0] if match else "", notes=tuple(notes),
                 server=match["family"] if match else "", origin=f"{place}#{number}",
                 words="/".join([*place.parent.parts, note]),
@@ -144,11 +142,7 @@ def _evaluations(path: Path) -> tuple[list[_Evaluation], str]:
         elif (match := _COUNT.search(text)) and int(match[1][:9]) == 1 and len(one.episodes) > 1:
             evaluations.append(_Evaluation(suite=one.suite, task=one.task, block=one.block, last=one.last))
             evaluations[-1].seen[one.block] = 1
-            last = one.episodes.pop()
-            evaluations[-1].said.append(one.said.pop())
-            evaluations[-1].episodes.append(
-                Episode(one.block, last.start, last.success, env=one.suite or "LIBERO", error=last.error)
-            )
+            evaluations[-1].episodes.append(replace(one.episodes.pop(), task=one.block))
         elif not run and (match := RUN.search(text)):
             run = match[0]
     return evaluations, run
@@ -249,7 +243,7 @@ def _openvla(folder: Path, run: str, videos: Sequence[Path]) -> Recording:
 
 
 def _uid(video: re.Match[str]) -> str:
-    return uid_of(video["run"], int(video["number"]), video["task"].partition("--")[0], video["won"])
+    return uid_of(video["run"], uid_in_run(int(video["number"]), video["task"].partition("--")[0], video["won"]))
 
 
 def _placed(tasks: Sequence[str]) -> list[tuple[str, int]]:

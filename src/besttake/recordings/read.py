@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,19 +17,8 @@ from besttake.recordings.episodes import (
     check_file,
     files_under,
     is_data_set,
-    read_json,
 )
-from besttake.recordings.harnesses import (
-    is_export,
-    is_info,
-    is_recording,
-    is_trajectories,
-    read_data_set,
-    read_export,
-    read_info,
-    read_recording,
-    read_trajectories,
-)
+from besttake.recordings.harnesses import is_recording, read_data_set, read_recording, read_results
 
 Columns = Mapping[str, str]
 KNOWN = (
@@ -37,29 +26,6 @@ KNOWN = (
     "or SimplerEnv, ManiSkill's trajectory JSON, or a table (CSV, Parquet, JSON lines)"
 )
 _DATABASES = (".sqlite", ".sqlite3", ".db")
-
-
-def _read_json_file(path: Path) -> list[Recording]:
-    """Read the JSON file of a harness, which its keys tell."""
-    data = read_json(path)
-    for known, read in ((is_export, read_export), (is_info, read_info), (is_trajectories, read_trajectories)):
-        if known(data):
-            return read(path, data)
-    raise UnknownFormat(f"{path}: not a known file of outcomes; give {KNOWN}")
-
-
-def _has_suffix(*suffixes: str) -> Callable[[Path], bool]:
-    return lambda path: path.suffix.lower() in suffixes
-
-
-READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path, Columns], list[Recording]]], ...] = (
-    (is_data_set, lambda path, columns: read_data_set(path)),
-    (_has_suffix(*tabular.SUFFIXES), tabular.read_table),
-    (_has_suffix(".json"), lambda path, columns: _read_json_file(path)),
-    (is_recording, lambda path, columns: read_recording(path)),
-    (_has_suffix(*logs.SUFFIXES), lambda path, columns: logs.read_log(path)),
-)
-"""The readers by what tells their files; the first that fits reads a file. Videos are read together (`logs`)."""
 
 
 def read(
@@ -160,9 +126,7 @@ def may_hold_outcomes(file: Path) -> bool:
 def read_file(path: Path, columns: Columns) -> list[Recording]:
     """Read the recordings of one file or data set; IngestError says what is wrong with it."""
     try:
-        for fits, read in READERS:
-            if fits(path):
-                return read(path, columns)
+        return _read_known(path, columns)
     except IngestError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
@@ -170,4 +134,18 @@ def read_file(path: Path, columns: Columns) -> list[Recording]:
         raise IngestError(f"{path}: not what its format says ({one_line(error, 160)})") from error
     except OSError as error:
         raise IngestError(f"{path}: cannot be read ({one_line(error, 160)})") from error
+
+
+def _read_known(path: Path, columns: Columns) -> list[Recording]:
+    suffix = path.suffix.lower()
+    if is_data_set(path):
+        return read_data_set(path)
+    if suffix in tabular.SUFFIXES:
+        return tabular.read_table(path, columns)
+    if suffix == ".json":
+        return read_results(path)
+    if is_recording(path):
+        return read_recording(path)
+    if suffix in logs.SUFFIXES:
+        return logs.read_log(path)
     raise UnknownFormat(f"{path}: not a known file of outcomes; give {KNOWN}")

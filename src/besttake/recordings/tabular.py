@@ -14,7 +14,16 @@ from typing import Any
 
 from besttake import files
 from besttake.errors import one_line
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, lines_of, outcome_at, whole
+from besttake.recordings.episodes import (
+    Episode,
+    IngestError,
+    Recording,
+    UnknownFormat,
+    lines_of,
+    listed,
+    outcome_at,
+    whole,
+)
 
 NAMES: dict[str, tuple[str, ...]] = {
     "success": ("success", "succeeded", "is_success", "successful", "task_success", "outcome", "result"),
@@ -56,11 +65,10 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
         # Lines of JSON name their values each for itself: an error or a seed may stand in a few of them only.
         names = _names_in(path) if kind in _LINES else [str(name) for name in first[1]]
         chosen = _columns(path, names, columns or {})
-        known = {name: (columns or {}).get(name) for name in chosen}
         own = tuple(names) == (*OWN, "file")
         read = _Read({} if own else {name: [] for name in _unread(names, chosen)})
         for number, row in chain((first,), rows):
-            if kind in _LINES and _holds_no_outcome(path, number, row, chosen, known):
+            if kind in _LINES and _holds_no_outcome(path, number, row, chosen, columns or {}):
                 read.left_out.append(number)
                 continue
             read.add(row, _episode(path, number, row, chosen, own))
@@ -97,9 +105,7 @@ def _notes(path: Path, chosen: Mapping[str, tuple[str, ...]], left_out: Sequence
     if read:
         yield f"{path.name}: read {read}"
     if left_out:
-        more = f" and {len(left_out) - _MOST_NAMED} more" if len(left_out) > _MOST_NAMED else ""
-        lines = ", ".join(map(str, left_out[:_MOST_NAMED]))
-        yield f"{path.name}: left out what holds no outcome, line{'s' * (len(left_out) > 1)} {lines}{more}"
+        yield f"{path.name}: left out what holds no outcome, lines {listed(left_out, _MOST_NAMED)}"
 
 
 def escaped(cell: Any) -> Any:
@@ -188,14 +194,14 @@ def _names_in(path: Path) -> list[str]:
 
 
 def _holds_no_outcome(
-    path: Path, number: int, row: Row, chosen: Mapping[str, tuple[str, ...]], known: Mapping[str, str | None]
+    path: Path, number: int, row: Row, chosen: Mapping[str, tuple[str, ...]], named: Mapping[str, str]
 ) -> bool:
     """Whether a line of JSON is not an episode but settings, a summary or the beginning of an episode.
 
     IngestError if it uses a different name for a column of the other lines, since matching them would be a guess.
     """
     for word, columns in chosen.items():
-        if known[word] is None and not any(column in row for column in columns):
+        if word not in named and not any(column in row for column in columns):
             other = next((name for name in row if name.strip().lower() in NAMES[word]), None)
             if other is not None and other not in {c for own in chosen.values() for c in own}:
                 raise IngestError(
@@ -211,7 +217,7 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
         if name not in NAMES:
             raise IngestError(f"`columns` {name}={column}: {name!r} is not one of {', '.join(NAMES)}")
         if column not in present:
-            raise IngestError(f"{path}: no column {column!r} for {name}; it has {_listed(present)}")
+            raise IngestError(f"{path}: no column {column!r} for {name}; it has {listed(present, 20)}")
     lower = {column.strip().lower(): column for column in present}
     taken = set(named.values())
     chosen: dict[str, tuple[str, ...]] = {name: (column,) for name, column in named.items()}
@@ -223,12 +229,12 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
     if not {"success", "start"} & chosen.keys():
         raise UnknownFormat(
             f"{path}: no column says whether an episode succeeded, nor from which start it ran; \
-name it with `columns`, success=NAME and start=NAME (columns: {_listed(present)})"
+name it with `columns`, success=NAME and start=NAME (columns: {listed(present, 20)})"
         )
     for needed, why in (("success", "whether an episode succeeded"), ("start", "from which start it ran")):
         if needed not in chosen:
             raise IngestError(
-                f"{path}: no column says {why}; name it with `columns`, {needed}=NAME (columns: {_listed(present)})"
+                f"{path}: no column says {why}; name it with `columns`, {needed}=NAME (columns: {listed(present, 20)})"
             )
     return chosen
 
@@ -254,7 +260,7 @@ def _check_repeats(path: Path, episodes: Sequence[Episode], asides: Mapping[str,
         even = sum(_divides([values[i] for i in rows], names) for rows in repeated)
         if even >= 0.9 * len(repeated):
             raise IngestError(
-                f"{path}: every start has takes of each {column!r} ({_listed(sorted(names)[:4])}): say with `columns` "
+                f"{path}: every start has takes of each {column!r} ({listed(sorted(names), 4)}): say with `columns` "
                 f"what it is, policy={column}, env={column} or task={column}; or seed={column}, if they are repeats"
             )
 
@@ -267,12 +273,6 @@ def _counted(names: set[str]) -> bool:
 def _divides(values: Sequence[str], names: set[str]) -> bool:
     counts = Counter(values)
     return counts.keys() == names and len(set(counts.values())) == 1
-
-
-def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(str(column)[:60] for column in columns[:20]) + (
-        f" and {len(columns) - 20} more" if len(columns) > 20 else ""
-    )
 
 
 def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str, ...]], own: bool) -> Episode:

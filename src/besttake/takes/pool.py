@@ -1,7 +1,7 @@
 """The workers of a run, as processes of this machine. A pool carries orders and answers; it knows nothing of takes.
 
 A worker that dies is replaced, and so is one that gives no answer in time: within the user's ``patience``, or within
-half an hour, which doubles (up to two hours) each time a worker was given up.
+five minutes, which double (up to two hours) each time a worker was given up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WAIT, _LONGEST_WAIT = 0.25, 8.0
 _POLITE = 2.0
 _LOOK = 1.0
 """Seconds between looks. No more than that counts per look, so that a laptop that slept, or Ctrl-Z, costs no worker."""
-_LIMIT, _LONGEST_LIMIT = 1800.0, 7200.0
+_LIMIT, _LONGEST_LIMIT = 300.0, 7200.0
 _OTHER_WORK = 10
 """Other work, and a start, may take so many times the user's patience, which is meant for simulators."""
 
