@@ -7,9 +7,9 @@ at once, so that a scorer reads a take once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,23 +154,3 @@ class Scorer(Protocol):
             One `Score` per take, in the same order, with one number per window; higher is better.
         """
         ...
-
-
-S = TypeVar("S", bound=Scorer)
-
-
-def without_name(scorer: Callable[[], S]) -> Callable[[str], S]:
-    """The factory of a scorer whose URI is its scheme alone."""
-
-    def make(rest: str) -> S:
-        made = scorer()
-        check_no_name(made.spec.name, rest)
-        return made
-
-    return make
-
-
-def check_no_name(scheme: str, rest: str) -> None:
-    """Raise ComponentError if the URI of a scorer has text after its colon."""
-    if rest:
-        raise ComponentError(f"{scheme}:{rest}: {scheme} takes no name")
