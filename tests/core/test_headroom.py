@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 from scipy.stats import betabinom
 
 from besttake.core import headroom as h
-from besttake.core.headroom import pass_at_k
 
 takes = st.tuples(st.integers(1, 6), st.integers(1, 6)).flatmap(
     lambda shape: arrays(np.float64, shape, elements=st.sampled_from([0.0, 1.0, np.nan]))
@@ -62,7 +61,8 @@ def test_a_start_without_takes_is_left_out_and_one_with_fewer_takes_uses_those()
         (lambda: h.pass_at_k([[0, 1]], 0), "k >= 1"),
         (lambda: h.pass_at_k([[0, 2]], 1), "0, 1 or NaN"),
         (lambda: h.pass_at_k([0, 1], 1), "shape"),
-        (lambda: h.pass_curve([[0, 1]], 3), "2 seeds"),
+        (lambda: h.start_headroom([[0, 1]], 3), "2 seeds"),
+        (lambda: h.extrapolate([[0, 1]], 5, h.BetaFit(1, 1, 0, 0)), "a guess"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(call, says):
@@ -93,10 +93,12 @@ def test_the_fit_is_the_maximum_likelihood_of_scipys_beta_binomial():
 @pytest.mark.parametrize("name", ["pi0", "pi05", "openvla"])
 def test_twice_the_takes_are_foreseen_on_matched_populations(name):
     pair = PAIRS[name]
-    found = h.extrapolate(beta_takes(np.random.default_rng(1), pair, 4000), 6)
-    assert found.model == "beta-binomial"
-    assert found.value == pytest.approx(beta_pass(*matched(*pair), 6), abs=0.02)
-    assert found.low <= found.value <= found.high
+    y = beta_takes(np.random.default_rng(1), pair, 4000)
+    model = h.fit_beta(y)
+    value, low, high = h.extrapolate(y, 6, model)
+    assert model.impossible == 0
+    assert value == pytest.approx(beta_pass(*matched(*pair), 6), abs=0.02)
+    assert low <= value <= high
 
 
 def test_impossible_starts_are_noticed_and_keep_the_forecast_honest():
@@ -104,18 +106,16 @@ def test_impossible_starts_are_noticed_and_keep_the_forecast_honest():
     rng = np.random.default_rng(2)
     y = beta_takes(rng, (0.7, 0.955), 1500, seeds=5, impossible=0.1)
     truth = 0.9 * beta_pass(*matched(0.7, 0.955), 10)
-    found = h.extrapolate(y, 10)
-    assert found.model == "zero-inflated beta-binomial"
-    assert found.value == pytest.approx(truth, abs=0.015)
+    model = h.fit_beta(y)
+    assert model.impossible > 0
+    assert h.extrapolate(y, 10, model)[0] == pytest.approx(truth, abs=0.015)
 
 
 @settings(deadline=None, max_examples=15)
 @given(small)
-def test_bounds_hold_the_measured_pass_n_and_the_forecast(y):
-    n = y.shape[1]
-    found = h.extrapolate(y, 2 * n)
-    assert 0 <= found.low <= found.value <= found.high <= 1
-    assert h.extrapolate(y, n).value == pass_at_k(y, n)
+def test_bounds_hold_the_forecast(y):
+    value, low, high = h.extrapolate(y, 2 * y.shape[1], h.fit_beta(y))
+    assert 0 <= low <= value <= high <= 1
 
 
 def test_bounds_are_sharp_for_one_take():

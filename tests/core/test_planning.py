@@ -10,10 +10,10 @@ from populations import PAIRS, beta_pass, draw, matched
 
 from besttake.core import planning as p
 from besttake.core.headroom import pass_at_k
-from besttake.core.planning import BOTH, Futures, forecast, futures, settled_along
+from besttake.core.planning import Futures, forecast, futures
 from besttake.core.select import start_gain
 from besttake.core.sequential import tracks
-from besttake.core.stats import Forecast, Scale, difference_scale, gain_scale, pick_scale
+from besttake.core.stats import Forecast, Scale, difference_scale, gain_scale
 
 
 @pytest.mark.parametrize(("seeds", "n", "factor"), [(3, 3, 2 / 3), (5, 3, 0.26), (5, 5, 0.8), (2, 2, 0.5)])
@@ -119,24 +119,6 @@ def test_a_clear_gain_is_forecast_soon_and_a_gain_at_the_border_late() -> None:
     assert soon.high is not None
     assert soon.high < 60
     assert late.high is None or late.high > 100
-
-
-def test_both_is_forecast_by_the_rule_that_decides_it() -> None:
-    rng = np.random.default_rng(3)
-    scales, stakes = [pick_scale(), gain_scale(3)], [2 / 3, 0.75]
-    x = np.empty((160, 12, 2))
-    for b, gain in enumerate(rng.uniform(0.0, 0.3, 12)):
-        x[:, b, 0] = rng.choice([-1, 0, 1], 160, p=[0.05, 0.9 - gain, 0.05 + gain])
-        x[:, b, 1] = rng.choice([-1 / 3, 0, 2 / 3], 160, p=[0.1, 0.6, 0.3])
-    forecasted = settled_along(x, BOTH, scales, stakes, 0.03, 0).settled("both")
-    real = []
-    for b in range(12):
-        pair, alone = tracks(x[:, b], scales, stakes, 0.03)
-        codes = [{pair.answer(seen), alone.answer(seen)} for seen in range(1, 161)]
-        real.append(next((t for t, code in enumerate(codes, start=1) if "no" in code or code == {"yes"}), INF))
-    assert forecasted is not None
-    np.testing.assert_array_equal(forecasted, real)
-    assert np.isfinite(real).sum() > 4
 
 
 @pytest.mark.slow

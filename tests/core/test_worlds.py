@@ -34,7 +34,7 @@ def all_arms(rng, pair, starts, ranking=3.0, **shifts):
 
 def repeat(world, seed):
     rng = np.random.default_rng(seed)
-    return [decide(world(rng), rng=rng, draws=1000) for _ in range(REPS)]
+    return [decide(world(rng), draws=1000) for _ in range(REPS)]
 
 
 def judge(choices, right, at_least):

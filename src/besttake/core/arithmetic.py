@@ -41,12 +41,12 @@ def product(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
     return summed
 
 
-def rough_product(rows: NDArray[Any], matrix: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+def rough_product(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
     """``rows @ matrix`` by the BLAS: fast, but its last bits depend on the CPU, the threads and the batch.
 
     For bounds and nominations alone, which allow for rounding in any order and only say what is compared exactly.
     """
-    return np.asarray(np.matmul(rows, matrix, out=out))  # any order: whoever calls it allows for that
+    return np.asarray(np.matmul(rows, matrix))  # any order: whoever calls it allows for that
 
 
 def length(vectors: NDArray[Any]) -> Any:

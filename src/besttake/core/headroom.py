@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,7 @@ from scipy.special import betaln, expit, logit
 F64 = NDArray[np.float64]
 LIKELIHOOD_RATIO = 2.71
 """Above this the zero-inflated model is used: the 10 % point of a chi-square with one degree of freedom."""
-_DECIMALS = 4
+_DECIMALS, _GRID = 4, 400
 
 
 def as_outcomes(outcomes: ArrayLike) -> F64:
@@ -72,10 +72,10 @@ def pass_at_k(outcomes: ArrayLike, k: int) -> float:
     return mean(start_pass_at_k(outcomes, k))
 
 
-def pass_curve(outcomes: ArrayLike, n: int | None = None) -> F64:
-    """pass@1 .. pass@n (n,), n = N unless given."""
+def pass_curve(outcomes: ArrayLike) -> F64:
+    """pass@1 .. pass@N (N,)."""
     array = as_outcomes(outcomes)
-    return np.array([pass_at_k(array, k) for k in range(1, width(array, n) + 1)])
+    return np.array([pass_at_k(array, k) for k in range(1, array.shape[1] + 1)])
 
 
 def start_headroom(outcomes: ArrayLike, n: int | None = None) -> F64:
@@ -96,20 +96,6 @@ def width(outcomes: ArrayLike, n: int | None) -> int:
     if n is not None and not 1 <= n <= seeds:
         raise ValueError(f"n = {n} takes per start asked for, but there are {seeds} seeds")
     return seeds if n is None else n
-
-
-@dataclass(frozen=True)
-class Extrapolation:
-    """pass@k: ``value`` by ``model``; [low, high] are the sharp bounds, equal to the value where k was measured.
-
-    What was not measured is rounded to four decimals: optimisers end a little apart on different CPUs.
-    """
-
-    k: int
-    value: float
-    low: float
-    high: float
-    model: Literal["measured", "beta-binomial", "zero-inflated beta-binomial"]
 
 
 @dataclass(frozen=True)
@@ -154,7 +140,7 @@ def fit_beta(outcomes: ArrayLike) -> BetaFit:
     return BetaFit(a, b, zero, ratio)
 
 
-def sharp_bounds(outcomes: ArrayLike, k: int, grid: int = 400) -> tuple[float, float]:
+def sharp_bounds(outcomes: ArrayLike, k: int) -> tuple[float, float]:
     """Least and greatest pass@k over all distributions of p that give the measured pass@1 .. pass@N.
 
     A linear programme over the failure chance q = 1 - p on a grid, with E[q^j] = 1 - pass@j. Measured moments of few
@@ -162,12 +148,12 @@ def sharp_bounds(outcomes: ArrayLike, k: int, grid: int = 400) -> tuple[float, f
     """
     curve = pass_curve(outcomes)
     # Cosine spacing: extreme distributions put mass close to the ends.
-    q = (1 - np.cos(np.linspace(0, np.pi, grid))) / 2
+    q = (1 - np.cos(np.linspace(0, np.pi, _GRID))) / 2
     powers = q[None, :] ** np.arange(1, curve.size + 1)[:, None]
     slack = np.eye(curve.size)
-    equal = np.block([[np.ones((1, grid)), np.zeros((1, 2 * curve.size))], [powers, slack, -slack]])
+    equal = np.block([[np.ones((1, _GRID)), np.zeros((1, 2 * curve.size))], [powers, slack, -slack]])
     target = np.append(1.0, 1 - curve)
-    distance = np.append(np.zeros(grid), np.ones(2 * curve.size))
+    distance = np.append(np.zeros(_GRID), np.ones(2 * curve.size))
     closest = linprog(distance, A_eq=equal, b_eq=target, method="highs")
     cap = {"A_ub": distance[None], "b_ub": [closest.fun * (1 + 1e-6) + 1e-9]}
     reached = np.append(q**k, np.zeros(2 * curve.size))
@@ -175,29 +161,22 @@ def sharp_bounds(outcomes: ArrayLike, k: int, grid: int = 400) -> tuple[float, f
     return float(np.clip(1 + worst.fun, 0, 1)), float(np.clip(1 - best.fun, 0, 1))
 
 
-def extrapolate(outcomes: ArrayLike, k: int, model: BetaFit | None = None) -> Extrapolation:
-    """pass@k: measured for k <= N, by the fitted model, held within the sharp bounds, for k <= 2N, refused beyond.
+def extrapolate(outcomes: ArrayLike, k: int, model: BetaFit) -> tuple[float, float, float]:
+    """pass@k of more takes than were made, by the fitted ``model`` held within the sharp bounds, and these bounds.
 
-    ``model`` spares fitting again where several k are asked for.
+    All are rounded to four decimals: optimisers end a little apart on different CPUs. ValueError beyond 2N takes.
     """
     array = as_outcomes(outcomes)
     seeds = int(np.isfinite(array).sum(axis=1).max(initial=0))
-    if k <= seeds:
-        value = pass_at_k(array, k)
-        return Extrapolation(k, value, value, value, "measured")
     if k > 2 * seeds:
         raise ValueError(
             f"pass@{k} from {seeds} takes per start would be a guess: at most k = {2 * seeds}, or run more takes"
         )
-    model = fit_beta(array) if model is None else model
     # Moments of few starts may belong to no distribution; pass@k still cannot fall below what was measured.
     measured = pass_at_k(array, seeds)
     low, high = (max(bound, measured) for bound in sharp_bounds(array, k))
-    name: Literal["beta-binomial", "zero-inflated beta-binomial"] = (
-        "zero-inflated beta-binomial" if model.impossible > 0 else "beta-binomial"
-    )
     value = float(np.clip(model.pass_at(k), low, high))
-    return Extrapolation(k, round(value, _DECIMALS), round(low, _DECIMALS), round(high, _DECIMALS), name)
+    return round(value, _DECIMALS), round(low, _DECIMALS), round(high, _DECIMALS)
 
 
 def _unpack(theta: F64) -> tuple[float, float, float]:

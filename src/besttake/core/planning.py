@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from besttake.core.select import rank_weights
-from besttake.core.sequential import FIRST, wealth
+from besttake.core.sequential import follow
 from besttake.core.stats import Forecast, Scale
 
 FEWEST = 30
@@ -94,31 +94,27 @@ def content_variance(v: float, seeds: int) -> float:
     return 2 * v / seeds
 
 
-def starts_for_half_width(sigma2: float, half_width: float, level: float = 0.95) -> int:
-    """Starts for an interval of +/- ``half_width``: z^2 sigma^2 / h^2."""
-    if half_width <= 0:
-        raise ValueError("the half width must be above zero")
-    z = float(ndtri((1 + level) / 2))
+def starts_for_half_width(sigma2: float, half_width: float) -> int:
+    """Starts for a 95 % interval of +/- ``half_width``: z^2 sigma^2 / h^2."""
+    z = float(ndtri(0.975))
     return max(1, ceil(z**2 * sigma2 / half_width**2 - 1e-9))
 
 
 def starts_until_decided(sigma2: float, delta: float) -> int:
     """Median starts of the sequential test: max(30, 7.4 sigma^2 / delta^2); delta = G for a YES, w - G for a NO."""
-    if delta <= 0:
-        raise ValueError("an effect of zero is never decided: delta must be above zero")
     return max(FEWEST, ceil(DECIDES * sigma2 / delta**2 - 1e-9))
 
 
-def smallest_effect(sigma2: float, starts: int, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Smallest mean that a one-sided test on ``starts`` starts tells from zero with ``power``."""
+def smallest_effect(sigma2: float, starts: int) -> float:
+    """Smallest mean that a one-sided test at 5 % on ``starts`` starts tells from zero with a power of 80 %."""
     if starts < 1:
         raise ValueError("a budget needs at least one start")
-    return float((ndtri(1 - alpha) + ndtri(power)) * np.sqrt(sigma2 / starts))
+    return float((ndtri(0.95) + ndtri(0.8)) * np.sqrt(sigma2 / starts))
 
 
-def seeds_worth(seeds: int, n: int = 3) -> float:
-    """How much a take is worth for a blind G with ``seeds`` takes a start, n of n being 1: 1.54 for 5 seeds, n = 3."""
-    return n * blind_variance(1.0, n, n) / (seeds * blind_variance(1.0, seeds, n))
+def seeds_worth(seeds: int) -> float:
+    """How much a take is worth for a blind choice of 3 of ``seeds`` takes, 3 of 3 being 1: 1.54 for 5 seeds."""
+    return 3 * blind_variance(1.0) / (seeds * blind_variance(1.0, seeds))
 
 
 def seeds_or_starts(within_auc: float | None) -> Advice:
@@ -215,7 +211,8 @@ def settled_along(
     alpha: float = 0.05,
 ) -> Futures:
     """When each question is answered along B sequences (T, B, Q) of starts, of which ``seen`` have been run."""
-    yes, no = _answered(values, scales, stakes, worth, alpha)
+    first = follow(np.stack([values, values], axis=-1), scales, stakes, worth, alpha=alpha)[0]
+    yes, no = np.moveaxis(np.where(first > len(values), NEVER, first), -1, 0)
     columns = {"yes": np.where(yes < no, yes, NEVER), "no": np.where(no <= yes, no, NEVER)}
     later = {
         code: {name: np.maximum(0.0, times[:, q] - seen) for q, name in enumerate(names)}
@@ -230,20 +227,3 @@ def forecast(settled: F64, most: int) -> Forecast:
     return Forecast(
         low=None if low > most else max(1, int(low)), high=None if high > most else max(1, int(high)), most=most
     )
-
-
-def _answered(x: F64, scales: Sequence[Scale], stakes: Sequence[float], worth: float, alpha: float) -> tuple[F64, F64]:
-    """After how many starts each sequence (T, B, Q) says YES, and NO: (B, Q), inf for never."""
-    lo, hi = np.array([s.lo for s in scales]), np.array([s.hi for s in scales])
-    count = np.isfinite(x).cumsum(axis=0)
-    mean = np.nancumsum(x, axis=0) / np.maximum(count, 1)
-    late, times = count >= FIRST, []
-    for null, sign in ((0.0, 1), (worth, -1)):
-        sums = wealth(x, null, sign, lo, hi, fixed=np.asarray(stakes), alpha=alpha)
-        peak = np.maximum.accumulate(sums, axis=0)
-        rejected = (peak >= 2 / alpha) & late
-        if sign > 0:
-            rejected &= mean >= worth - 1e-12
-        times.append(np.where(rejected.any(axis=0), rejected.argmax(axis=0) + 1.0, NEVER))
-    times[1] = np.where(np.array([s.hi <= worth for s in scales]), 0.0, times[1])
-    return times[0], times[1]

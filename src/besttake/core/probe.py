@@ -86,9 +86,7 @@ class Probe:
     samples: int
 
 
-def probe(
-    samples: NDArray[Any], demonstrated: NDArray[Any], demo: I64, floor: NDArray[Any] | None = None, seed: int = 0
-) -> Probe:
+def probe(samples: NDArray[Any], demonstrated: NDArray[Any], demo: I64, floor: NDArray[Any] | None = None) -> Probe:
     """All figures of the probe, with intervals from a bootstrap over demonstrations.
 
     ``samples`` (M, K, horizon, action_dim): what the policy samples at M library states; ``demonstrated`` (M, horizon,
@@ -113,7 +111,7 @@ def probe(
         return np.where(s[..., 2] > 0, s[..., 1] / np.where(s[..., 2] > 0, s[..., 2], 1.0), np.nan)
 
     def estimate(of: Callable[[F64], F64]) -> Estimate:
-        return cluster_bootstrap(sums, of, seed)
+        return cluster_bootstrap(sums, of)
 
     return Probe(
         dfe=estimate(lambda s: s[..., 1] / s[..., 0]),
@@ -195,15 +193,13 @@ def spread_over(demo: NDArray[Any], count: int) -> I64:
     return np.concatenate(picked)
 
 
-def resampled(clusters: int, seed: int = 0, draws: int = 2000) -> I64:
-    """How often each cluster is drawn (draws, clusters) in each resample of a bootstrap."""
+def resampled(clusters: int, seed: int = 0) -> I64:
+    """How often each cluster is drawn (2000, clusters) in each resample of a bootstrap."""
     rng = np.random.Generator(np.random.Philox(seed))
-    return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=draws)
+    return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=2000)
 
 
-def cluster_bootstrap(
-    sums: F64, statistic: Callable[[F64], F64], seed: int = 0, draws: int = 2000, counts: NDArray[Any] | None = None
-) -> Estimate:
+def cluster_bootstrap(sums: F64, statistic: Callable[[F64], F64], counts: NDArray[Any] | None = None) -> Estimate:
     """A statistic of column sums, with its percentile interval under resampling of whole clusters.
 
     ``sums`` (C, S): each cluster's sums of S quantities; ``statistic`` maps totals (..., S) to (...,). No interval
@@ -214,7 +210,7 @@ def cluster_bootstrap(
         return Estimate(reason="not measured")
     if len(sums) < 2:
         return Estimate(value)
-    counts = resampled(len(sums), seed, draws) if counts is None else counts
+    counts = resampled(len(sums)) if counts is None else counts
     low, high = np.nanpercentile(statistic(product(counts.astype(np.float64), sums)), [2.5, 97.5])
     return Estimate(value, float(low), float(high))
 

@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from besttake.core.arithmetic import product
 from besttake.core.headroom import F64
 from besttake.core.select import pooled_auc
-from besttake.core.stats import Estimate, Rng
+from besttake.core.stats import Estimate
 
+_DRAWS = 2_000
 FEWEST = 8
 """Cells from which on a correlation has an interval, and the relation a line."""
 
@@ -73,7 +74,6 @@ class Line:
     slope: float
     intercept: float
     x: F64
-    fit: F64
     low: F64
     high: F64
 
@@ -100,7 +100,7 @@ class HeadroomRelation:
     leave_one_out: dict[str, Estimate]
 
 
-def fit_line(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000, points: int = 50) -> Line | None:
+def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
     """Least-squares line over cells and its pointwise 95 % band; None for too few cells or equal headrooms."""
     a, b, _ = _pairs(x, y)
     if a.size < FEWEST or np.ptp(a) < 1e-12:
@@ -108,8 +108,8 @@ def fit_line(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000, po
     from_mean = a - a.mean()
     slope = np.sum(from_mean * b) / np.sum(from_mean**2)
     intercept = b.mean() - slope * a.mean()
-    grid = np.linspace(min(0.0, float(a.min())), float(a.max()) * 1.05, points)
-    index = np.random.default_rng(rng).integers(a.size, size=(draws, a.size))
+    grid = np.linspace(min(0.0, float(a.min())), float(a.max()) * 1.05, 50)
+    index = np.random.default_rng(0).integers(a.size, size=(_DRAWS, a.size))
     xs, ys = a[index], b[index]
     dx = xs - xs.mean(axis=1, keepdims=True)
     spread = np.sum(dx**2, axis=1)
@@ -117,26 +117,26 @@ def fit_line(x: ArrayLike, y: ArrayLike, *, rng: Rng = 0, draws: int = 2_000, po
     slopes = np.sum(dx * ys, axis=1)[kept] / spread[kept]
     lines = ys.mean(axis=1)[kept, None] + slopes[:, None] * (grid - xs.mean(axis=1)[kept, None])
     low, high = np.percentile(lines, [2.5, 97.5], axis=0)
-    return Line(float(slope), float(intercept), grid, intercept + slope * grid, low, high)
+    return Line(float(slope), float(intercept), grid, low, high)
 
 
-def pearson(cells: Sequence[CellGains], *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
+def pearson(cells: Sequence[CellGains], *, draws: int = _DRAWS) -> Estimate:
     """Pearson r with a percentile interval from resampled cells and, within each, resampled starts.
 
     The noise of a cell is part of its place, which few starts make wide. docs/result.md has the measured coverage: 93 %
     or more with 8 to 40 cells of 20 and 80 starts, where a BCa interval over cells alone covers 72 to 96 %.
     """
-    return _nested(cells, lambda means: means, rng, draws)
+    return _nested(cells, lambda means: means, draws)
 
 
-def spearman(cells: Sequence[CellGains], *, rng: Rng = 0, draws: int = 2_000) -> Estimate:
+def spearman(cells: Sequence[CellGains], *, draws: int = _DRAWS) -> Estimate:
     """Spearman rho with an interval as that of `pearson`."""
     from scipy.stats import rankdata
 
-    return _nested(cells, lambda means: rankdata(means, axis=1), rng, draws)
+    return _nested(cells, lambda means: rankdata(means, axis=1), draws)
 
 
-def _nested(cells: Sequence[CellGains], places: Callable[[F64], F64], rng: Rng, draws: int) -> Estimate:
+def _nested(cells: Sequence[CellGains], places: Callable[[F64], F64], draws: int) -> Estimate:
     """Pearson r of what ``places`` makes of the cells' means (draws, C).
 
     Replicas are pulled towards 0 by resampled starts, so the interval is widened to hold the value.
@@ -149,17 +149,17 @@ def _nested(cells: Sequence[CellGains], places: Callable[[F64], F64], rng: Rng, 
     value = float(pearsonr(places(a[None])[0], places(b[None])[0]).statistic)
     if a.size < FEWEST:
         return Estimate(value, None, None, a.size, f"fewer than {FEWEST} cells: no interval")
-    replicas = _rows_r(*map(places, _nested_means(cells, rng, draws)))
+    replicas = _rows_r(*map(places, _nested_means(cells, draws)))
     if np.isfinite(replicas).mean() < 0.5:
         return Estimate(value, None, None, a.size, "too few cells differ for an interval")
     low, high = np.nanpercentile(replicas, [2.5, 97.5])
     return Estimate(value, min(float(low), value), max(float(high), value), a.size)
 
 
-def _nested_means(cells: Sequence[CellGains], rng: Rng, draws: int) -> tuple[F64, F64]:
+def _nested_means(cells: Sequence[CellGains], draws: int) -> tuple[F64, F64]:
     """Mean headroom and gain (draws, C) of cells drawn with replacement, each from starts drawn with replacement."""
     data = [d for d in map(_paired, cells) if len(d)]
-    generator = np.random.default_rng(rng)
+    generator = np.random.default_rng(0)
     index = generator.integers(len(data), size=(draws, len(data)))
     means = np.empty((draws, len(data), 2))
     for j, starts in enumerate(data):
@@ -169,12 +169,12 @@ def _nested_means(cells: Sequence[CellGains], rng: Rng, draws: int) -> tuple[F64
     return means[:, :, 0], means[:, :, 1]
 
 
-def disjoint_splits(cells: Sequence[CellGains], *, rng: Rng = 0, splits: int = 50) -> Splits:
+def disjoint_splits(cells: Sequence[CellGains], *, splits: int = 50) -> Splits:
     """r with headroom from one random half of each cell's starts and gain from the other, over ``splits`` splits."""
     data = [d for d in map(_paired, cells) if len(d) >= 2]
     if len(data) < 3:
         return Splits(None, None, 0, "fewer than three cells with two starts")
-    generator = np.random.default_rng(rng)
+    generator = np.random.default_rng(0)
     correlations = []
     for _ in range(splits):
         headroom, gain = np.empty(len(data)), np.empty(len(data))
@@ -189,18 +189,15 @@ def disjoint_splits(cells: Sequence[CellGains], *, rng: Rng = 0, splits: int = 5
     return Splits(float(r.mean()), float(r.std(ddof=1)), int(r.size))
 
 
-def relate(cells: Sequence[CellGains], *, rng: Rng = 0, splits: int = 50) -> HeadroomRelation:
+def relate(cells: Sequence[CellGains]) -> HeadroomRelation:
     """The headroom relation over cells, with its tests."""
     x, y = _means(cells)
     names = sorted({c.policy for c in cells})
     return HeadroomRelation(
-        r=pearson(cells, rng=rng),
-        spearman=spearman(cells, rng=rng),
-        line=fit_line(x, y, rng=rng),
-        disjoint=disjoint_splits(cells, rng=rng, splits=splits),
-        within={p: pearson([c for c in cells if c.policy == p], rng=rng) for p in names},
-        leave_one_out={p: pearson([c for c in cells if c.policy != p], rng=rng) for p in names if len(names) > 1},
-    )
+        pearson(cells), spearman(cells), fit_line(x, y), disjoint_splits(cells),
+        within={p: pearson([c for c in cells if c.policy == p]) for p in names},
+        leave_one_out={p: pearson([c for c in cells if c.policy != p]) for p in names if len(names) > 1},
+    )  # fmt: skip
 
 
 def captures(cells: Sequence[CellGains]) -> Captures:
@@ -213,15 +210,13 @@ def captures(cells: Sequence[CellGains]) -> Captures:
     return Captures(int(ratios.size), float(ratios.mean()), sd, float(ratios.min()), float(ratios.max()))
 
 
-def retrieval_pearson(cells: Sequence[CellGains], *, rng: Rng = 0) -> Estimate:
+def retrieval_pearson(cells: Sequence[CellGains]) -> Estimate:
     """r of headroom with what retrieval gains, over the cells where it was run; intervals as `pearson`."""
     known = [replace(cell, gain=cell.retrieval) for cell in cells if cell.retrieval is not None]
-    return pearson(known, rng=rng) if known else Estimate(reason="retrieval was not run")
+    return pearson(known) if known else Estimate(reason="retrieval was not run")
 
 
-def across(
-    cells: Sequence[CellGains], outcomes: Sequence[F64], scores: Sequence[F64], window: str, *, rng: Rng = 0
-) -> Across:
+def across(cells: Sequence[CellGains], outcomes: Sequence[F64], scores: Sequence[F64], window: str) -> Across:
     """`Across` of cells, whose takes are ``outcomes`` and ``scores``, (S, N) for each cell."""
     widest = max((y.shape[1] for y in outcomes), default=1)
     y, s = (np.concatenate([np.empty((0, widest)), *(padded(part, widest) for part in parts)])
@@ -229,7 +224,7 @@ def across(
     valid = np.isfinite(y) & np.isfinite(s)
     auc = pooled_auc(y, s) if len(y) else Estimate(reason="no take has a score")
     invalid = int(np.sum(np.isfinite(y) & ~np.isfinite(s)))
-    return Across(window, captures(cells), retrieval_pearson(cells, rng=rng), auc, int(valid.sum()), invalid)
+    return Across(window, captures(cells), retrieval_pearson(cells), auc, int(valid.sum()), invalid)
 
 
 def padded(values: F64, columns: int) -> F64:

@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 
 from besttake.core.arithmetic import product
 from besttake.core.headroom import F64, as_outcomes, chance_of_none, mean, start_headroom, start_pass_at_k, width
-from besttake.core.stats import Estimate, Rng, mean_interval, unit_scale
+from besttake.core.stats import Estimate, mean_interval, unit_scale
 
 RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Thresholds are tried that this fraction of the takes passes."""
@@ -160,14 +160,9 @@ def silent(outcomes: ArrayLike, scores: ArrayLike) -> bool:
     return not bool(np.any(highest > lowest))
 
 
-def selection_curve(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> F64:
-    """Success of the selector (n,) with 1, 2, .. n takes per start, each averaged over all subsets."""
-    return np.array([mean(start_selected(outcomes, scores, k)) for k in range(1, width(outcomes, n) + 1)])
-
-
-def capture(gain: float, headroom: float) -> float | None:
-    """gain / headroom; None where there is no headroom to capture."""
-    return gain / headroom if headroom > 1e-12 else None
+def selection_curve(outcomes: ArrayLike, scores: ArrayLike) -> F64:
+    """Success of the selector (N,) with 1, 2, .. N takes per start, each averaged over all subsets."""
+    return np.array([mean(start_selected(outcomes, scores, k)) for k in range(1, width(outcomes, None) + 1)])
 
 
 def _scores(scores: ArrayLike, taken: NDArray[np.bool_]) -> F64:
@@ -271,17 +266,17 @@ def start_auc(outcomes: ArrayLike, scores: ArrayLike) -> F64:
     return np.where(count > 0, better.sum(axis=(1, 2)) / np.maximum(count, 1), np.nan)
 
 
-def within_auc(outcomes: ArrayLike, scores: ArrayLike, *, rng: Rng = 0, level: float = 0.95) -> Estimate:
+def within_auc(outcomes: ArrayLike, scores: ArrayLike) -> Estimate:
     """Within-start AUC, ``n`` mixed starts, each of weight one.
 
     A selector chooses once per start, so a start counts once; weighing by pairs would let starts with balanced
     outcomes count more. With three takes the two are the same.
     """
-    auc = mean_interval(start_auc(outcomes, scores), unit_scale(), rng=rng, level=level)
+    auc = mean_interval(start_auc(outcomes, scores), unit_scale())
     return auc if auc.n else Estimate(reason="no start has a success and a failure to rank")
 
 
-def pooled_auc(outcomes: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -> Estimate:
+def pooled_auc(outcomes: ArrayLike, scores: ArrayLike) -> Estimate:
     """AUC over all takes of all starts; ``n`` starts. The interval is clustered by start, on the logit scale.
 
     Variance as in DeLong's, with the placements of a start's takes summed before squaring (Obuchowski, 1997). At an
@@ -302,12 +297,12 @@ def pooled_auc(outcomes: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -
     auc = float(place[label].mean())
     rare = min(np.unique(start[label]).size, np.unique(start[~label]).size)
     if auc in (0.0, 1.0):
-        reach = 1 - ((1 - level) / 2) ** (1 / rare)
+        reach = 1 - ((1 - 0.95) / 2) ** (1 / rare)
         return Estimate(auc, auc and auc - reach, auc or reach, size)
     pull = np.where(label, (place - auc) / wins, (place - auc) / losses)
     per_start = np.bincount(start, weights=pull, minlength=len(y))
     error = np.sqrt(size / max(size - 1, 1) * np.sum(per_start**2))
-    reach = stdtrit(max(rare - 1, 1), (1 + level) / 2) * error / (auc * (1 - auc))
+    reach = stdtrit(max(rare - 1, 1), (1 + 0.95) / 2) * error / (auc * (1 - auc))
     logit = np.log(auc / (1 - auc))
     low, high = 1 / (1 + np.exp(-(logit + np.array([-reach, reach]))))
     return Estimate(auc, float(low), float(high), size)

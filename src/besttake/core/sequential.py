@@ -31,7 +31,8 @@ from besttake.core.stats import Finding, Scale, YesNo
 F64 = NDArray[np.float64]
 HORIZON = 500
 """The starts that bets are laid out for. It must not depend on what was seen, so it is a constant."""
-_ENOUGH = 1e100
+_ENOUGH, _GRID = 1e100, 121
+_ONE_SIDE = (1 - 0.95) / 2
 FIRST = 20
 """No answer before this many starts: sooner, the estimate is too rough to act on."""
 
@@ -167,30 +168,50 @@ def tracks(
     """
     x = np.asarray(values, dtype=np.float64)
     both = np.stack([x, x if ruling is None else np.asarray(ruling, dtype=np.float64)], axis=-1)
-    if not len(x):
-        empty = np.zeros(0)
-        return [Track(1, 1 if s.hi > worth else 0, empty.astype(np.int64), empty, np.zeros((0, 2))) for s in scales]
+    first, count, mean, peak = follow(both, scales, stakes, worth, alpha=alpha, horizon=horizon)
+    return [
+        Track(int(first[q, 0]), int(first[q, 1]), count[:, q, 0], mean[:, q], peak[:, q]) for q in range(x.shape[1])
+    ]
+
+
+def follow(
+    both: F64,
+    scales: Sequence[Scale],
+    stakes: Sequence[float],
+    worth: float,
+    *,
+    alpha: float = 0.05,
+    horizon: int = HORIZON,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], F64, F64]:
+    """After how many starts (..., Q, 2) each question is a YES, and a NO, along values (T, ..., Q, 2): T + 1 for never.
+
+    The last axis of the values is what a YES rests on, and what a NO does. With it come the values so far, the mean of
+    those for a YES, and the most that each account has reached, after each start.
+    """
     lo, hi = np.array([s.lo for s in scales])[:, None], np.array([s.hi for s in scales])[:, None]
     nulls, signs = np.array([0.0, worth]), np.array([1.0, -1.0])
     sums = wealth(both, nulls, signs, lo, hi, fixed=np.asarray(stakes)[:, None], alpha=alpha, horizon=horizon)
     peak = np.maximum.accumulate(sums, axis=0)
     count = np.isfinite(both).cumsum(axis=0)
-    mean = np.nancumsum(x, axis=0) / np.maximum(count[..., 0], 1)
+    mean = np.nancumsum(both[..., 0], axis=0) / np.maximum(count[..., 0], 1)
     shown = (peak >= 2 / alpha) & (count >= FIRST)
     shown[..., 0] &= mean >= worth - 1e-12
-    first = np.where(shown.any(axis=0), shown.argmax(axis=0) + 1, len(x) + 1)
-    no = np.where([s.hi <= worth for s in scales], 0, first[:, 1])
-    return [Track(int(first[q, 0]), int(no[q]), count[:, q, 0], mean[:, q], peak[:, q]) for q in range(x.shape[1])]
+    never = len(both) + 1
+    first = (
+        np.where(shown.any(axis=0), shown.argmax(axis=0) + 1, never) if len(both) else np.full(both.shape[1:], never)
+    )
+    first[..., 1] = np.where([s.hi <= worth for s in scales], 0, first[..., 1])
+    return first, count, mean, peak
 
 
-def bounds(values: ArrayLike, scale: Scale, stake: float, *, level: float = 0.95) -> tuple[float, float]:
-    """Bounds on the mean of ``values`` (T,) that hold at any stopping time: the means that the bets do not reject."""
+def bounds(values: ArrayLike, scale: Scale, stake: float) -> tuple[float, float]:
+    """Bounds at 95 % on the mean of ``values`` (T,), at any stopping time: the means that the bets do not reject."""
     x = np.asarray(values, dtype=np.float64)
     if not x.size:
         return scale.lo, scale.hi
     low, high, middle = min(scale.lo, float(x.min())), max(scale.hi, float(x.max())), float(x.mean())
     inside, outside = np.array([middle, middle]), np.array([low, high])
-    signs, alpha = np.array([1.0, -1.0]), (1 - level) / 2
+    signs, alpha = np.array([1.0, -1.0]), _ONE_SIDE
     steps = np.linspace(0.0, 1.0, 17)
     for _ in range(3):
         means = inside + (outside - inside) * steps[:, None]
@@ -206,19 +227,17 @@ def bounds(values: ArrayLike, scale: Scale, stake: float, *, level: float = 0.95
     return min(float(outside[0]), middle), max(float(outside[1]), middle)
 
 
-def bounds_along(
-    values: ArrayLike, scale: Scale, stake: float, at: ArrayLike, *, level: float = 0.95, grid: int = 121
-) -> F64:
-    """Bounds (len(at), 2) after the first ``at`` values, on a grid of means: for a figure. `bounds` is finer."""
+def bounds_along(values: ArrayLike, scale: Scale, stake: float, at: ArrayLike) -> F64:
+    """95 % bounds (len(at), 2) after the first ``at`` values, on a grid of means: for a figure. `bounds` is finer."""
     x, counts = np.asarray(values, dtype=np.float64), np.asarray(at, dtype=np.int64)
     low, high = min(scale.lo, float(x.min(initial=0))), max(scale.hi, float(x.max(initial=0)))
-    means, signs = np.linspace(low, high, grid), np.array([1.0, -1.0])[:, None]
-    sums = wealth(x[:, None, None], means, signs, low, high, fixed=stake, alpha=(1 - level) / 2)
-    rejected = np.maximum.accumulate(sums, axis=0) >= 4 / (1 - level)
+    means, signs = np.linspace(low, high, _GRID), np.array([1.0, -1.0])[:, None]
+    sums = wealth(x[:, None, None], means, signs, low, high, fixed=stake, alpha=_ONE_SIDE)
+    rejected = np.maximum.accumulate(sums, axis=0) >= 2 / _ONE_SIDE
     ends = np.empty((len(counts), 2))
     for i, count in enumerate(counts):
-        below, above = rejected[count - 1] if count > 0 else np.zeros((2, grid), dtype=bool)
+        below, above = rejected[count - 1] if count > 0 else np.zeros((2, _GRID), dtype=bool)
         middle = float(x[:count].mean()) if count > 0 else 0.0
         ends[i, 0] = min(means[(~below).argmax()], middle)
-        ends[i, 1] = max(means[grid - 1 - (~above)[::-1].argmax()], middle)
+        ends[i, 1] = max(means[_GRID - 1 - (~above)[::-1].argmax()], middle)
     return ends

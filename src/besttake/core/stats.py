@@ -32,6 +32,7 @@ _BLOCK = 4_000_000
 
 YesNo = Literal["yes", "no", "open"]
 _DECIMALS = 12
+_ENDS = [(1 - 0.95) / 2, (1 + 0.95) / 2]
 
 
 @dataclass(frozen=True)
@@ -126,15 +127,13 @@ def unit_scale() -> Scale:
     return Scale(0.0, 1.0, (0.0, 1.0))
 
 
-def mean_interval(
-    values: ArrayLike, scale: Scale, *, rng: Rng = 0, level: float = 0.95, draws: int = 10_000
-) -> Estimate:
+def mean_interval(values: ArrayLike, scale: Scale, *, rng: Rng = 0, draws: int = 10_000) -> Estimate:
     """Mean over starts of ``values`` (S,), NaN left out, with its interval (see the module)."""
     x = _kept(values)
     if not x.size:
         return Estimate(reason="no start has a value")
     pseudo = np.array(scale.pseudo)[:, None]
-    low, high = _pseudo_bootstrap(x[:, None], pseudo, lambda m: m[:, 0], rng, level, draws)
+    low, high = _pseudo_bootstrap(x[:, None], pseudo, lambda m: m[:, 0], rng, draws)
     value = float(x.mean())
     # As for the Jeffreys interval of a proportion: at an end of the range the interval reaches that end.
     low = scale.lo if np.all(x <= scale.lo) else min(max(low, scale.lo), value)
@@ -164,9 +163,7 @@ def p_not_below(values: ArrayLike, mean: float, hi: float, *, rng: Rng = 0, draw
     return p_not_above(-np.asarray(values, dtype=np.float64), -mean, -hi, rng=rng, draws=draws)
 
 
-def capture_interval(
-    gains: ArrayLike, headrooms: ArrayLike, *, rng: Rng = 0, level: float = 0.95, draws: int = 10_000
-) -> Estimate:
+def capture_interval(gains: ArrayLike, headrooms: ArrayLike, *, draws: int = 10_000) -> Estimate:
     """Capture, sum G_i / sum H_i, with its interval; undefined, with a reason, where no start is mixed.
 
     A pseudo-start is a mixed start of typical headroom: half of one where the choice succeeds (G = H), half of one
@@ -180,15 +177,13 @@ def capture_interval(
         return Estimate(n=int(g.size), reason="no start is mixed, so there is no headroom to capture")
     typical = float(mixed.mean())
     pseudo = np.array([[typical, typical], [typical - 1, typical]])
-    low, high = _pseudo_bootstrap(np.stack([g, h], 1), pseudo, lambda m: m[:, 0] / m[:, 1], rng, level, draws)
+    low, high = _pseudo_bootstrap(np.stack([g, h], 1), pseudo, lambda m: m[:, 0] / m[:, 1], 0, draws)
     value = float(g.sum() / h.sum())
     high = 1.0 if np.all(g >= h - 1e-12) else min(high, 1.0)
     return Estimate(value, min(low, value), max(high, value), int(g.size))
 
 
-def bootstrap(
-    columns: ArrayLike, statistic: Statistic, *, rng: Rng = 0, level: float = 0.95, draws: int = 10_000
-) -> Estimate:
+def bootstrap(columns: ArrayLike, statistic: Statistic, *, rng: Rng = 0, draws: int = 10_000) -> Estimate:
     """Cluster bootstrap over starts with a BCa interval for a smooth function of means.
 
     ``columns`` (S, q) holds what each start contributes, one column per arm or quantity, so that arms stay paired;
@@ -211,7 +206,7 @@ def bootstrap(
     skew = float(np.sum(counts * pull**3) / (6 * scale**1.5)) if scale > 1e-300 else 0.0
     below = np.mean(replicas < value - 1e-12) + 0.5 * np.mean(np.abs(replicas - value) <= 1e-12)
     shift = ndtri(np.clip(below, 1 / replicas.size, 1 - 1 / replicas.size))
-    tails = shift + ndtri([(1 - level) / 2, (1 + level) / 2])
+    tails = shift + ndtri(_ENDS)
     low, high = np.quantile(replicas, ndtr(shift + tails / (1 - skew * tails)))
     return Estimate(value, float(low), float(high), size)
 
@@ -242,7 +237,7 @@ class Agreement:
     kappa: Estimate
 
 
-def retest(outcomes: ArrayLike, *, rng: Rng = 0) -> Agreement:
+def retest(outcomes: ArrayLike) -> Agreement:
     """Test-retest agreement among the seeds of each start, all pairs; kappa is Fleiss' (seeds are exchangeable).
 
     kappa 0: the start says nothing about the outcome; 1: seeds change nothing, so there is no headroom.
@@ -254,8 +249,7 @@ def retest(outcomes: ArrayLike, *, rng: Rng = 0) -> Agreement:
     alike = np.where(paired, (c * (c - 1) + (n - c) * (n - c - 1)) / pairs, np.nan)
     rate = np.where(paired, c / np.maximum(n, 1), np.nan)
     return Agreement(
-        agreement=mean_interval(alike, unit_scale(), rng=rng),
-        kappa=bootstrap(np.stack([alike, rate], axis=1), _kappa, rng=rng),
+        agreement=mean_interval(alike, unit_scale()), kappa=bootstrap(np.stack([alike, rate], axis=1), _kappa)
     )
 
 
@@ -276,12 +270,10 @@ def _kappa(means: F64) -> F64:
         return np.where(chance < 1 - 1e-12, (means[:, 0] - chance) / (1 - chance), np.nan)
 
 
-def _pseudo_bootstrap(
-    rows: F64, pseudo: F64, statistic: Statistic, rng: Rng, level: float, draws: int
-) -> tuple[float, float]:
+def _pseudo_bootstrap(rows: F64, pseudo: F64, statistic: Statistic, rng: Rng, draws: int) -> tuple[float, float]:
     weights = np.full(len(pseudo), 1 / len(pseudo))
     replicas = np.concatenate([statistic(m) for m in _dirichlet_means(rows, pseudo, weights, rng, draws)])
-    low, high = np.quantile(replicas, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(replicas, _ENDS)
     return float(low), float(high)
 
 

@@ -81,7 +81,6 @@ def ask_again(
     *,
     name: str = "",
     ruling: ArrayLike | None = None,
-    alpha: float = 0.05,
 ) -> Finding:
     """`ask` where one looks more than once: ``values`` (S,) in the order of the run, which ``looks`` sorts.
 
@@ -95,11 +94,9 @@ def ask_again(
     if estimate.value is None:
         return Finding("open", estimate)
     horizon = HORIZON if looks.until else max(HORIZON, 2 * max(looks.earlier))
-    (track,) = tracks(
-        every[:, None], [scale], [stake], worth, ruling=out[:, None], alpha=looks.left(alpha), horizon=horizon
-    )
+    (track,) = tracks(every[:, None], [scale], [stake], worth, ruling=out[:, None], alpha=looks.left(), horizon=horizon)
     # A part of alpha is left for later looks, so that the p-values count several times.
-    times = alpha / looks.left(alpha)
+    times = 0.05 / looks.left()
     above, below = (min(1.0, times * p) for p in track.p_values(every.size))
     finding = _finding(track.answer(every.size), estimate, (above, below), x, scale)
     finding = replace(finding, when_answered=_when_answered(track, finding, worth))
@@ -217,13 +214,13 @@ def recommend(success: F64, worth: float, shows: Shows | None = None) -> Recomme
     return Recommendation(option, True, best, _best_before(gains, option))
 
 
-def optimism(success: F64, worth: float, *, rng: Rng = 0) -> float:
+def optimism(success: F64, worth: float) -> float:
     """How much too high the estimate of a recommended option is because it was chosen; see `recommend`."""
     count = len(success)
     folds = min(_FOLDS, count)
     if folds < 2:
         return 0.0
-    generator, gaps = np.random.default_rng(rng), []
+    generator, gaps = np.random.default_rng(0), []
     gains = success - success[:, :1]
     for _ in range(_REPEATS):
         fold = generator.permutation(count) % folds

@@ -148,8 +148,7 @@ def _looks(data: CellData, settings: Settings, past: Past) -> Looks:
     """How often the cell was looked at."""
     if settings.places is not None:
         return looks_until(data.units, settings.places)
-    now = int(np.isfinite(data.arms[BASE].outcomes).any(axis=1).sum()), settings.seeds
-    return looks_at(data.units, now, past)
+    return looks_at(data.units, (data.played, settings.seeds), past)
 
 
 def _headroom(outcomes: F64, findings: Findings, n: int) -> r.Headroom:
@@ -161,8 +160,8 @@ def _headroom(outcomes: F64, findings: Findings, n: int) -> r.Headroom:
     if most > 1:
         model = headroom.fit_beta(outcomes)
         for k in range(seeds + 1, 2 * most + 1):
-            ahead = headroom.extrapolate(outcomes, k, model)
-            curve.append(r.CurvePoint(k=k, value=ahead.value, measured=False, bounds=(ahead.low, ahead.high)))
+            value, *ends = headroom.extrapolate(outcomes, k, model)
+            curve.append(r.CurvePoint(k=k, value=value, measured=False, bounds=(ends[0], ends[1])))
     mixed = int(np.sum((wins > 0) & (wins < takes)))
     return r.Headroom(
         n=n, starts=int(np.sum(takes > 0)), mixed=mixed, curve=curve, pass_1=passes[0], pass_n=passes[n - 1],
@@ -326,9 +325,7 @@ def relation_cell(policy: str, group: str, takes: ScoredTakes, n: int) -> relati
 def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
     """`core.relation` as the result keeps it."""
     related = relation.relate(cells)
-    means = [(headroom.mean(np.asarray(c.gain)), headroom.mean(np.asarray(c.headroom))) for c in cells]
-    captures = [c for c in (select.capture(*pair) for pair in means) if c is not None]
-    line = related.line
+    captures, line = relation.captures(cells), related.line
     return r.Relation(
         cells=len(cells), r=related.r.value, interval=_ends(related.r), spearman=related.spearman,
         disjoint=r.Split(**vars(related.disjoint)), within={**related.within}, leave_one_out={**related.leave_one_out},
@@ -336,9 +333,7 @@ def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
             slope=line.slope, intercept=line.intercept, x=line.x.tolist(), low=line.low.tolist(),
             high=line.high.tolist(),
         ),
-        capture_mean=float(np.mean(captures)) if captures else None,
-        capture_sd=float(np.std(captures, ddof=1)) if len(captures) > 1 else None,
-        reason=related.r.reason,
+        capture_mean=captures.mean, capture_sd=captures.sd, reason=related.r.reason,
     )  # fmt: skip
 
 

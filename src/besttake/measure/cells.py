@@ -137,6 +137,11 @@ class CellData:
         base = self.arms.get(BASE)
         return base is not None and base.score(self.score_name) is not None
 
+    @property
+    def played(self) -> int:
+        """How many starts have a take of the base arm."""
+        return int(np.isfinite(self.arms[BASE].outcomes).any(axis=1).sum())
+
     def leaks(self, name: ScoreName) -> bool:
         """Whether a score gives away how long takes are: it depends on what follows its window, or follows their length
         in the window `episode`. Of one that says nothing where length is hidden, a single pair of takes can tell."""
@@ -289,12 +294,8 @@ def leading(data: CellData, planned: Collection[TakeKey], places: Mapping[Unit, 
     Cells that are decided get no more starts. What others get then would shift the mixture of tasks, so it is not
     counted here.
     """
-    order, arms, counted, every = (
-        sorted(places, key=places.__getitem__),
-        {},
-        0,
-        {key for key in planned if key.policy == data.policy},
-    )
+    order, arms, counted = sorted(places, key=places.__getitem__), {}, 0
+    every = {key for key in planned if key.policy == data.policy}
     for name, arm in data.arms.items():
         end = next((places[u] for u in order if TakeKey(data.policy, *u, name, 0) not in every), len(order))
         kept = np.array([places[unit] for unit in data.units]) < end

@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from besttake.arms import BASE
 from besttake.core import headroom, select, stats
 from besttake.core.sequential import Looks, fixed_stake
@@ -142,7 +140,7 @@ def compare_scorers(
         for scorer, values in known.items()
     ]
     return ScorerComparison(
-        cell.policy, cell.env, cell.group, window, picks.n, int(np.isfinite(base.outcomes).any(axis=1).sum()),
+        cell.policy, cell.env, cell.group, window, picks.n, data.played,
         picks.estimate("headroom", headroom.start_headroom(base.outcomes, picks.n)),
         picks.estimate("choice", picks.shortest),
         tuple(sorted(listed, key=lambda row: -(row.gain.value or 0.0))),
@@ -155,8 +153,7 @@ def _looks(cell: Cell, data: CellData, places: Mapping[Unit, int] | None) -> Loo
         return looks_until(data.units, places)
     verdict = cell.verdict
     looks = () if verdict is None else tuple(zip(verdict.looks, verdict.look_seeds, strict=True))
-    now = int(np.isfinite(data.arms[BASE].outcomes).any(axis=1).sum()), cell.seeds
-    return looks_at(data.units, now, Past(looks))
+    return looks_at(data.units, (data.played, cell.seeds), Past(looks))
 
 
 @dataclass(frozen=True)

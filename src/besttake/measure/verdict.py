@@ -130,9 +130,6 @@ def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str,
     """
     base = arms[BASE]
     takes = {name: tally(arm.outcomes)[0] for name, arm in arms.items()}
-    for name, counts in takes.items():
-        if len(counts) != len(takes[BASE]):
-            raise ValueError(f"arm {name} has {len(counts)} starts, base has {len(takes['base'])}: they must match")
     ones = {name: start_pass_at_k(arm.outcomes, 1) for name, arm in arms.items()}
     kept = {
         name: select.select(arm.outcomes, arm.scores, n).successes
@@ -178,8 +175,6 @@ def answer(
 
     ``looks``: where the run was looked at before with fewer starts.
     """
-    if not 0 < worth < 1:
-        raise ValueError(f"worth must be a fraction between 0 and 1, as 0.03 for 3 points, not {worth}")
     return {question.name: question.ask(worth, looks, draws=draws) for question in questions}
 
 
@@ -207,7 +202,7 @@ def judge(
             answers[name] = answers[name].model_copy(update={"reason": "left-out"})
     further = _forecasts(answers, asked, looks, worth, data.spare)
     chosen = _chosen(data, settings, {q.name: q for q in asked}, findings, looks, past)
-    counts, seeds = zip(*sorted({*past.looks, _now(data, settings)}), strict=True)
+    counts, seeds = zip(*sorted({*past.looks, (data.played, settings.seeds)}), strict=True)
     return r.Verdict(
         **chosen,
         **{name: answer.model_copy(update={"further": further.get(name)}) for name, answer in answers.items()},
@@ -215,10 +210,6 @@ def judge(
         any_chunk=answers["demonstrations"].answer == "yes" and _not_shown(findings.get("beyond_shuffled")),
         looks=list(counts), look_seeds=list(seeds), looked=looks.count,
     )  # fmt: skip
-
-
-def _now(data: CellData, settings: Settings) -> tuple[int, int]:
-    return int(np.isfinite(data.arms[BASE].outcomes).any(axis=1).sum()), settings.seeds
 
 
 def _chosen(

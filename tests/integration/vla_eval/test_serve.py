@@ -109,17 +109,15 @@ def test_harnesses_that_share_the_policys_calls_get_the_takes_that_each_gets_alo
         assert episodes == alone
 
 
-def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_back(policy, evaluated, tmp_path):
-    """`besttake serve --retrieve` in a process of its own, with a library."""
+def test_vla_eval_evaluates_what_the_command_serves_with_retrieval(policy, evaluated, tmp_path):
+    """`besttake serve --retrieve` in a process of its own; the rule `next` looks back at the events of the episode."""
+    config = RetrievalConfig(noise=0.5, prior=0.5)
     library = build(
         registry.demos("testbed:push"), registry.encoder("pixels"), tmp_path / "library", Options(max_demos=3)
     )
     command = [sys.executable, "-m", "besttake", "serve", "--policy", "testbed:mid", "--port", "0", "--seed", "3"]
-    server = subprocess.Popen(
-        [*command, "--retrieve", str(library.path), "--noise", "0.5", "--prior", "0.5"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    dials = ["--retrieve", str(library.path), "--noise", "0.5", "--prior", "0.5"]
+    server = subprocess.Popen([*command, *dials], stdout=subprocess.PIPE, text=True)
     try:
         line = server.stdout.readline()
         got = evaluated(re.search(r"ws://\S+", line).group())
@@ -127,7 +125,7 @@ def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_ba
         server.terminate()
         server.wait(timeout=120)
     horizon = registry.env("testbed:push").spec.tasks[0].horizon
-    ours = retrieving(policy, library, RetrievalConfig(noise=0.5, prior=0.5))
+    ours = retrieving(policy, library, config)
     assert got == [played(ours.follow, policy.spec.replan, index, horizon) for index in range(3)]
 
 
