@@ -32,20 +32,11 @@ from besttake.verbs.runs import Run
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
-    diagnose(
-        Plan(
-            policy="testbed:half",
-            env="testbed:drawer",
-            starts=2,
-            seeds=2,
-            arms=("base",),
-            check_states=0,
-            probe_states=0,
-            demos_per_task=4,
-            workers=1,
-        ),
-        path,
-    )
+    plan = Plan(
+        policy="testbed:half", env="testbed:drawer", starts=2, seeds=2, arms=("base",), check_states=0, probe_states=0,
+        demos_per_task=4, workers=1,
+    )  # fmt: skip
+    diagnose(plan, path)
     return path
 
 

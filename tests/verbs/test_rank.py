@@ -14,15 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from rich.console import Console
 from typer.testing import CliRunner
 
 from besttake.cli.main import app
 from besttake.config import Plan
 from besttake.errors import BestTakeError, PlanError
-from besttake.reporting import terminal
 from besttake.reporting.ranking import make_html
-from besttake.reporting.terminal import layout
 from besttake.verbs.rank import rank
 
 SIDE = 48
@@ -142,7 +139,7 @@ def test_episodes_of_a_lerobot_data_set_are_takes(demos: Path, tmp_path: Path) -
         rank([f"{root}#7"], demos)
 
 
-def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
+def test_json_and_page_agree(demos: Path, tmp_path: Path) -> None:
     odd = tmp_path / "<b>odd & [red]'s.mp4"
     names = [write_video(odd, film(0.1)), write_video(tmp_path / "plain.mp4", film(0.3, 14))]
     result = rank(names, demos)
@@ -155,12 +152,6 @@ def test_json_text_and_page_agree(demos: Path, tmp_path: Path) -> None:
     assert page.count("<svg") == 2
     assert page.count('src="data:image/jpeg;base64,') == 2 * 2 * 6
     assert len(page) < 400_000
-    console = Console(width=300, record=True, file=io.StringIO())
-    console.print(layout(terminal.ranking(result), 300))
-    text = console.export_text()
-    assert "<b>odd & [red]'s.mp4" in text
-    assert "only the first 1.4 s" in text
-    assert "embedded by pixels" in text
 
 
 def test_the_same_take_at_another_frame_rate_scores_the_same_and_shares_its_place(demos: Path, tmp_path: Path) -> None:
@@ -257,8 +248,6 @@ def test_the_command_fails_when_no_take_could_be_ranked(demos: Path, tmp_path: P
     assert (ran.exit_code, "damaged" in ran.output) == (2, True)
     good = CliRunner().invoke(app, [*broken, str(demos / "demo1.mp4")])
     assert good.exit_code == 0
-    with pytest.raises(PlanError, match="`demos` is empty"):
-        rank([tmp_path / "broken.mp4"], "")
 
 
 def test_missing_takes_and_demonstrations_are_named(demos: Path, tmp_path: Path) -> None:

@@ -43,16 +43,11 @@ _GROUPS = {
     "Retrieval and cooling": ("noise", "prior", "rule", "candidates"),
     "Measured on demonstrations, before the first take": ("check_states", "probe_states", "probe_samples"),
     "If the data does not say": (
-        "gripper_dim",
-        "gripper_threshold",
-        "gripper_open",
-        "event_angle",
-        "event_turns",
-        "eef_dims",
+        "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "event_turns", "eef_dims",
     ),
     "Speed and scale": ("workers", "batch", "replicas", "on", "gpus_per_replica", "patience"),
     "Randomness and trust": ("seed", "trust_remote_code", "allow_upload"),
-}
+}  # fmt: skip
 _VALUES = {
     "policy": "URI", "env": "URI", "demos": "PATH|URI", "encoder": "URI", "scorer": "URI", "task": "TASK",
     "arms": "ARM,…", "starts": "N|FIRST:END", "eef_dims": "N,N,N", "worth": "POINTS", "budget": "TAKES",
@@ -216,7 +211,7 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Hide progress and no
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print the log, e.g. why a take failed.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 3 if a verdict is undecided.")]
 AllowFailed = Annotated[bool, typer.Option("--allow-failed", help="Exit with code 0 even if takes failed.")]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 Worth = Annotated[float, option("worth")]
 
 

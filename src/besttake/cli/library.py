@@ -125,16 +125,11 @@ def show_library(
     Example:
       besttake library show libraries/mine --contact-sheets sheets/
     """
-    from dataclasses import asdict
-
     from besttake.demos.library import Library
     from besttake.reporting import terminal
-    from besttake.verbs.diagnose.choice import stored_checks
 
     library = Library.open(directory)
-    known = {one.policy: one.check for one in stored_checks(library)}
-    summary = {**library.summary(), "checks": {name: asdict(check) for name, check in known.items()}}
-    show([*terminal.library(library), *terminal.checked(known)], summary, as_json)
+    show(terminal.library(library), library.summary(), as_json)
     if contact_sheets is not None:
         from besttake.demos.contact_sheet import draw_all
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from besttake.cli.flags import Json, Quiet, Run, Verbose, command, option, pairs, reporter, show
-from besttake.errors import Interrupted, PlanError, RunError
+from besttake.cli.flags import Json, Quiet, RunDirectory, Verbose, command, option, pairs, reporter, show
+from besttake.errors import Interrupted, PlanError
 from besttake.sanitize import printable
 
 
@@ -34,7 +34,7 @@ def runs_list(
     show(run_list(listed), listed.to_json(), as_json)
 
 
-def runs_show(directory: Run, as_json: Json = False) -> None:
+def runs_show(directory: RunDirectory, as_json: Json = False) -> None:
     """Show the state of a run: takes done, missing and failed (with reasons), and the digest over all takes.
 
     Example:
@@ -70,7 +70,7 @@ def runs_merge(
 
 
 def runs_watch(
-    directory: Run,
+    directory: RunDirectory,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 0,
 ) -> None:
     """Serve the live page of a run on this machine, and its report once it is finished.
@@ -83,9 +83,9 @@ def runs_watch(
       besttake runs watch runs/half --port 8123
     """
     from besttake.live import LiveServer, RunPage
+    from besttake.verbs.runs import Run
 
-    if not any((directory / name).is_file() for name in ("run.json", "result.json")):
-        raise RunError(f"{directory} is not a run (it has neither run.json nor result.json)")
+    Run.open(directory)  # or else it is no run
     with LiveServer(RunPage(directory), port) as server:
         print(printable(f"{directory} at {server.url}; Ctrl-C ends it"), flush=True)
         try:
@@ -95,7 +95,7 @@ def runs_watch(
 
 
 def report(
-    directory: Run,
+    directory: RunDirectory,
     format: Annotated[str, typer.Option(metavar="html|md|json", help="Format of the report.")] = "html",
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="File to write (default: in the run).")
@@ -113,7 +113,7 @@ def report(
 
 
 def score(
-    directory: Run,
+    directory: RunDirectory,
     scorer: Annotated[
         list[str] | None, typer.Option(metavar="URI", help="Scorer to add: coverage, manifold, … Repeatable.")
     ] = None,
@@ -188,7 +188,7 @@ _Names = list[str] | None
 
 
 def export(
-    directory: Run,
+    directory: RunDirectory,
     csv: Annotated[bool, _table("--csv", help="Write takes and cells as CSV.")] = False,
     parquet: Annotated[bool, _table("--parquet", help="Write takes and cells as Parquet.")] = False,
     latex: Annotated[str | None, _table(metavar="NAME", help="Write cells as a LaTeX table, NAME.tex.")] = None,

@@ -28,8 +28,6 @@ from besttake.takes.manifest import Manifest, check_same
 from besttake.takes.table import Content, Table, damaged, explained, is_damage
 from besttake.takes.take import Take
 
-_OTHERWISE = "choose another directory with `out`"
-
 
 class Store:
     """A run directory, opened to read (`open`) or, by one process at a time, to write (`write`).
@@ -74,15 +72,12 @@ class Store:
         return store
 
     @classmethod
-    def write(cls, path: str | Path, manifest: Manifest, otherwise: str = _OTHERWISE) -> Self:
-        """Open a run to write: a new one, or one that the new manifest goes on with. What is damaged is mended.
-
-        ``otherwise`` is the advice where nothing can be written there.
-        """
+    def write(cls, path: str | Path, manifest: Manifest) -> Self:
+        """Open a run to write: a new one, or one that the new manifest goes on with. What is damaged is mended."""
         directory = Path(path)
         if not (directory / "run.json").exists():
             _refuse_what_is_no_run(directory)
-        lock = _acquire(directory, otherwise)
+        lock = _acquire(directory)
         try:
             with explained(directory):
                 store = cls._opened_to_write(directory, manifest)
@@ -386,7 +381,7 @@ def _no_takes(directory: Path) -> RunError:
     return RunError(f"{directory} has no takes yet: it was stopped before the first; run the same command to go on")
 
 
-def _acquire(directory: Path, otherwise: str) -> FileLock:
+def _acquire(directory: Path) -> FileLock:
     """The lock of a run, which a killed process lets go of. Its file names the process that holds it."""
     lock = FileLock(directory / ".lock", timeout=0, mode=0o644, is_singleton=False)
     try:
@@ -396,7 +391,7 @@ def _acquire(directory: Path, otherwise: str) -> FileLock:
         holder = Path(lock.lock_file).read_text(errors="replace").strip() or "unknown"
         raise RunError(f"{directory} is being written by process {holder}; wait for it, or end it first") from error
     except OSError as error:
-        raise RunError(f"cannot write in {directory}: {error.strerror}; {otherwise}") from error
+        raise RunError(f"cannot write in {directory}: {error.strerror}; choose another directory") from error
     with explained(directory):
         Path(lock.lock_file).write_text(str(os.getpid()))
     return lock

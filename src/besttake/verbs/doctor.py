@@ -210,30 +210,31 @@ def _extra(extra: Extra) -> InstallCheck:
 def _graphics() -> Iterable[InstallCheck]:
     for name, package in (("EGL", "libegl1"), ("OSMesa", "libosmesa6")):
         mend = f"apt-get install {package} (LIBERO renders with EGL or OSMesa)"
-        yield _located("graphics", name, ctypes.util.find_library(name), mend)
-    named = os.environ.get("VK_ICD_FILENAMES", "")
-    places = [Path(p) for p in named.split(":") if p] or sorted(Path("/usr/share/vulkan/icd.d").glob("*.json"))
-    drivers = ", ".join(place.name for place in places if place.is_file())
+        yield _located(name, ctypes.util.find_library(name), mend)
+    drivers = os.environ.get("VK_ICD_FILENAMES") or ", ".join(
+        sorted(place.name for place in Path("/usr/share/vulkan/icd.d").glob("*.json"))
+    )
     mend = "apt-get install mesa-vulkan-drivers (only to render ManiSkill; physics needs none)"
-    yield _located("graphics", "Vulkan", drivers, mend)
-    yield _located("graphics", "NVIDIA GPU", shutil.which("nvidia-smi"), "not needed for the testbed")
+    yield _located("Vulkan", drivers, mend)
+    yield _located("NVIDIA GPU", shutil.which("nvidia-smi"), "not needed for the testbed")
 
 
-def _located(group: str, name: str, place: str | None, mend: str) -> InstallCheck:
-    return InstallCheck(group, name, True, place) if place else InstallCheck(group, name, False, "not found", mend)
+def _located(name: str, place: str | None, mend: str) -> InstallCheck:
+    return InstallCheck("graphics", name, bool(place), place or "not found", "" if place else mend)
 
 
-def pair(policy: str | None, env: str | None, demos: str | None = None, *, trust_remote_code: bool = False) -> Pairing:
+def pair(
+    policy_uri: str | None, env_uri: str | None, demos: str | None = None, *, trust_remote_code: bool = False
+) -> Pairing:
     """How the named parts fit. Every part that can be built is shown, and each problem is a line of its own."""
     with tempfile.TemporaryDirectory(prefix="besttake-doctor-") as folder:
-        return _pair(policy, env, demos, Path(folder), trust_remote_code)
+        return _pair(policy_uri, env_uri, demos, Path(folder), trust_remote_code)
 
 
 def _pair(
     policy_uri: str | None, env_uri: str | None, demos: str | None, folder: Path, trust_remote_code: bool
 ) -> Pairing:
     problems: list[str] = []
-    remarks: tuple[str, ...] = ()
     policy: PolicySpec | None = None
     env: EnvSpec | None = None
     library: Library | None = None
@@ -249,8 +250,9 @@ def _pair(
         with _collected(problems):
             check_compatible(policy, env)
             # A checkpoint would have to be loaded whole for this.
-            if loaded and policy_uri and env_uri and Uri.parse(policy_uri).scheme == "python":
-                remarks = rehearse(loaded, policy_uri, env_uri) if rehearsed(policy_uri, env_uri) else ()
+            own = policy_uri and Uri.parse(policy_uri).scheme == "python"
+            if own and loaded and policy_uri and env_uri and rehearsed(policy_uri, env_uri):
+                rehearse(loaded, policy_uri, env_uri)
     if library is not None and env is not None:
         with _collected(problems):
             check_retrieval(library, env, RetrievalConfig(rule="frame"))
@@ -264,8 +266,8 @@ def _pair(
     right = _env_side(env) if env else {}
     whats = {**middle, **right, **left}
     lines = tuple(Line(what, left.get(what, ""), middle.get(what, ""), right.get(what, "")) for what in whats)
-    notes = [*(policy.notes if policy else ()), *(env.notes if env else ()), *remarks]
-    notes += [*(getattr(library.head, "notes", ()) if library else ()), *_missing(library, policy, env)]
+    notes = [*(policy.notes if policy else ()), *(env.notes if env else ())]
+    notes += [*(library.head.notes if library else ()), *_missing(library, policy, env)]
     # The small library is gone when this is read: problems are those of what the user named.
     reported = [problem if library is None else problem.replace(str(library.path), demos or "") for problem in problems]
     return Pairing(

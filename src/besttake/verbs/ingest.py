@@ -106,17 +106,16 @@ def ingest(
     recordings, notes = read(as_paths(paths), columns, names)
     recordings, how_named = name_policies(recordings, policy_name)
     recordings, shared = once_by_seed(recordings)
-    named = [replace(one, episodes=tuple(map(_placed, one.episodes))) for one in recordings]
+    named = [
+        replace(one, episodes=tuple(replace(episode, env=episode.env or "outcomes") for episode in one.episodes))
+        for one in recordings
+    ]
     with one_thread():
         result = _result(named, [*how_named, *shared, *notes], worth / 100, command)
     directory = Path(out) if out is not None else None
     if directory is not None:
         _write(directory, result, named)
     return IngestResult(result, tuple(named), directory)
-
-
-def _placed(episode: Episode) -> Episode:
-    return replace(episode, env=episode.env or "outcomes")
 
 
 def _result(recordings: Sequence[Recording], notes: list[str], worth: float, command: str) -> Result:

@@ -112,15 +112,11 @@ class RankResult(Tabular):
 
     def to_json(self) -> str:
         """As JSON text, without the pictures."""
-        return json.dumps(self.document(), indent=1, allow_nan=False)
-
-    def document(self) -> dict[str, Any]:
-        """As plain values, without the pictures."""
         bare = replace(self, takes=tuple(replace(take, pictures=()) for take in self.takes))
         document = asdict(bare)
         for take in document["takes"]:
             del take["pictures"]
-        return document
+        return json.dumps(document, indent=1, allow_nan=False)
 
     def plot(self) -> Figure | None:
         """The score of each take over time, as an SVG figure; None where no take has a score."""
@@ -179,7 +175,7 @@ def rank(
         >>> result = besttake.rank(["take1.mp4", "take2.mp4"], demos="libraries/mine")  # doctest: +SKIP
         >>> result.takes[0].name, result.takes[0].score                                 # doctest: +SKIP
     """
-    chosen = _checked(takes, demos, window, scorer, stride, fps)
+    chosen = _checked(takes, window, scorer, stride, fps)
     films = [film for name in as_paths(takes) for film in films_of(str(name), fps)]
     with one_thread():
         library = open_or_build(str(demos), encoder)
@@ -194,7 +190,7 @@ def rank(
     )  # fmt: skip
 
 
-def _checked(takes: Any, demos: str | Path, window: str, scorer: str, stride: int, fps: float) -> Scorer:
+def _checked(takes: Any, window: str, scorer: str, stride: int, fps: float) -> Scorer:
     """The scorer, once everything that the user asked for can be done."""
     if window not in WINDOWS:
         raise PlanError(f"`window` {window}: recordings can be ranked on {' or '.join(WINDOWS)}")
@@ -204,8 +200,6 @@ def _checked(takes: Any, demos: str | Path, window: str, scorer: str, stride: in
         raise PlanError("no takes to rank; name videos, folders of pictures, or LeRobot episodes as DATASET#3")
     if not 0 < fps < math.inf:
         raise PlanError(f"`fps` {fps}: must be above 0")
-    if not str(demos).strip():
-        raise PlanError("`demos` is empty; name a library directory, demonstrations (URI), or a folder of videos")
     chosen = registry.scorer(scorer)
     if missing := sorted({"actions", "states"} & set(chosen.spec.reads)):
         raise PlanError(f"`scorer` {scorer} reads {' and '.join(missing)}, and recordings have pictures only")
@@ -260,9 +254,8 @@ class _Ranking:
 
     def _cut(self, ticks: Any, frames: U8 | None, embedded: Any) -> Footage:
         last = len(ticks) - 1
-        end = last
-        if self.clock.end is not None:
-            end = min(last, max(0, math.ceil(self.clock.end * self.clock.rate - 1e-6) - 1))
+        limit = last if self.clock.end is None else math.ceil(self.clock.end * self.clock.rate - 1e-6) - 1
+        end = min(last, max(0, limit))
         steps = np.asarray(ticks, np.int32)
         window = (window_until(steps, end),)
         return Footage(steps, window, (end,), frames=frames, embeddings=embedded, instruction=self.task)
@@ -417,8 +410,6 @@ def _notes(
         notes.append(f"takes differ in frame rate: all are compared at {clock.rate:g} frames a second")
     if clock.window == "common" and len(lengths) > 1:
         notes.append(f"takes differ in length: only the first {clock.end:.1f} s of each are compared (window common)")
-    elif clock.window == "common" and len(readable) > 1:
-        notes.append(f"all {clock.end:.1f} s of each take were compared (window common)")
     elif clock.window == "episode" and len(lengths) > 1:
         notes.append(
             "takes of different length were compared on all their frames (window episode): where recordings stop at"

@@ -22,7 +22,6 @@ from besttake.arms import BASE, RERANK, RETRIEVE
 from besttake.config import Plan, Retrieval, load_plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import NumericSource
-from besttake.demos.library import Library
 from besttake.demos.resolve import source_of
 from besttake.errors import PlanError
 from besttake.files import write_bytes
@@ -33,7 +32,6 @@ from besttake.reporting.table import Table, Tabular
 from besttake.reporting.words import retrieval_name
 from besttake.result import Cell, Estimate, Relation, Result, Selector
 from besttake.threads import one_thread
-from besttake.types import TaskSpec
 from besttake.verbs.compare import CompareResult
 from besttake.verbs.compare import compare as compare_runs
 from besttake.verbs.diagnose.check import CheckSettings
@@ -194,12 +192,8 @@ def reproduce(
 
 def _with_departures(result: Result, departures: Sequence[str], out: Path) -> Result:
     """The result with ``departures`` among its notes, so that the page of the run lists them; also in its file."""
-    notes = [note for note in result.notes if not note.startswith(_NOT_AS)] + [
-        f"{_NOT_AS}{text}" for text in departures
-    ]
-    if notes == result.notes:
-        return result
-    noted = result.model_copy(update={"notes": notes})
+    others = [note for note in result.notes if not note.startswith(_NOT_AS)]
+    noted = result.model_copy(update={"notes": [*others, *(f"{_NOT_AS}{text}" for text in departures)]})
     write_bytes(out / "result.json", noted.to_json().encode())
     return noted
 
@@ -225,23 +219,19 @@ def protocol(name: str) -> Protocol:
 def plan_for(
     table: Protocol, policies: Mapping[str, str], envs: Mapping[str, str], changes: Mapping[str, Any]
 ) -> tuple[Plan, list[str]]:
-    """The plan that reproduces ``table``, and where it leaves the paper's protocol; the arguments are `reproduce`'s.
-
-    A change that is None is none.
-    """
+    """The plan that reproduces ``table``, and where it leaves the paper's protocol; the arguments are `reproduce`'s."""
     for kind, given, known in (("policy", policies, table.policies), ("env", envs, table.envs)):
         for name in given:
             if name not in known:
                 raise PlanError(f"{table.name} has no {kind} {name!r}; it has {', '.join(known)}")
     chosen = envs or table.envs
-    wanted = {name: value for name, value in changes.items() if value is not None}
-    flags = {**table.plan, **wanted, "policy": list(policies.values()), "env": list(chosen.values())}
-    if table.frames is not None and "demos" in wanted:
-        flags["demos_per_task"] = demos_for(str(wanted["demos"]), table.frames / len(chosen))
+    flags = {**table.plan, **changes, "policy": list(policies.values()), "env": list(chosen.values())}
+    if table.frames is not None and "demos" in changes:
+        flags["demos_per_task"] = demos_for(str(changes["demos"]), table.frames / len(chosen))
     plan = load_plan(None, flags)
     theirs = {**table.plan, **table.plan["retrieval"]}
     departures = [
-        *(f"{name} is {value}, the paper's {theirs[name]}" for name, value in wanted.items()
+        *(f"{name} is {value}, the paper's {theirs[name]}" for name, value in changes.items()
           if name in theirs and name != "arms" and str(value) != str(theirs[name])),
         *(f"the arm {arm} is not run" for arm in table.plan["arms"] if arm not in plan.arms),
         *(f"of the tasks only {task} is run" for task in [", ".join(plan.task)] if task),
@@ -291,29 +281,12 @@ def choose_once(plan: Plan, states: int, reporter: Reporter) -> RetrievalConfig:
     variants, then among strengths. PlanError where a policy or the library does not allow it.
     """
     envs = open_envs(plan)
-    library = library_for(plan, envs, reporter)
-    if library is None:
+    opened = library_for(plan, envs, reporter)
+    if opened is None:
         raise PlanError("`choose` needs demonstrations to hold out: name them with `demos`")
-    tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
+    library, tasks = opened, [task for env in envs.values() for task in plan.chosen_tasks(env)]
     paper = RetrievalConfig.from_dict(plan.retrieval.given())
     able = [one for one in VARIANTS if library.head.gripper_dim is not None or "gripper_gating" not in one]
-    with one_thread():
-        best = _lowest([replace(paper, **change) for change in able], plan, library, tasks, states, reporter)
-        return _lowest(
-            [best, *(replace(best, prior=alpha, noise=1 - alpha) for alpha in ALPHAS)],
-            plan,
-            library,
-            tasks,
-            states,
-            reporter,
-        )
-
-
-def _lowest(
-    configs: Sequence[RetrievalConfig], plan: Plan, library: Library, tasks: Sequence[TaskSpec], states: int,
-    reporter: Reporter,
-) -> RetrievalConfig:  # fmt: skip
-    """The configuration with the lowest mean error over policies, which are loaded one after the other."""
 
     def error(policy: Policy, config: RetrievalConfig) -> float:
         asked = CheckSettings(states, seed=plan.seed, fixed=config.to_dict())
@@ -323,11 +296,15 @@ def _lowest(
             raise PlanError(f"`choose`: {policy.spec.name} cannot be checked: {check.reason or 'no error is defined'}")
         return value
 
-    def errors(uri: str) -> list[float]:
-        policy = load_policy(plan, uri)
-        return [error(policy, config) for config in configs]
+    def lowest(configs: Sequence[RetrievalConfig]) -> RetrievalConfig:
+        # Policies are large, so they are loaded one after the other.
+        loaded = (load_policy(plan, uri) for uri in plan.policy)
+        errors = [[error(policy, config) for config in configs] for policy in loaded]
+        return configs[int(np.argmin(np.mean(errors, axis=0)))]
 
-    return configs[int(np.argmin(np.mean([errors(uri) for uri in plan.policy], axis=0)))]
+    with one_thread():
+        best = lowest([replace(paper, **change) for change in able])
+        return lowest([best, *(replace(best, prior=alpha, noise=1 - alpha) for alpha in ALPHAS)])
 
 
 def settings(config: RetrievalConfig) -> dict[str, Any]:

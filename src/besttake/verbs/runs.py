@@ -75,18 +75,13 @@ class RunList(Tabular):
         for run in self.runs:
             done = run.state == "finished"
             made, takes = (run.created[:16].replace("T", " "), run.takes) if done else ("", None)
-            for line in lines(run):
+            for line in run.policies or (PolicyLine("", None, run.problem, ""),):
                 rate = Entry(percent(line.pass_1) or "-", "" if line.pass_1 is not None else "none", line.pass_1)
                 needs = line.needs if done else Entry(run.problem or run.state, "warn")
                 rows.append((Entry(run.path, "best"), line.policy, rate, needs, made, takes))
         columns: Head = ["run", "policy", *right("pass@1"), "needs", Column("made", extra=True)]
         columns += right("takes", extra=True)
         return Table(f"{len(self.runs)} runs", columns, rows)
-
-
-def lines(run: ListedRun) -> tuple[PolicyLine, ...]:
-    """The policies of a run; one empty line where nothing is known of them."""
-    return run.policies or (PolicyLine("", None, run.problem, ""),)
 
 
 def list_runs(directory: str | Path = ".") -> RunList:

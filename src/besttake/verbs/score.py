@@ -36,8 +36,6 @@ from besttake.verbs.diagnose.setup import (
     spec_of,
 )
 
-_ELSEWHERE = "scores are kept in the run: copy it to a place where you can write, and score the copy"
-
 
 @dataclass(frozen=True)
 class ScoreResult(Tabular):
@@ -132,7 +130,7 @@ def score(
         check_not_trained_on(specs.values(), {(key.env, key.task, key.start) for key in rows})
         lost: dict[str, str] = {}
         if made:
-            with Store.write(directory, manifest, _ELSEWHERE) as store:
+            with Store.write(directory, manifest) as store:
                 lost = _add(store, tuple(made.values()), {cell.scorer for cell in result.cells}, reporter).lost
         scores = Scores.open(directory)
     if (scores is None or not scores.scorers) and not lost:

@@ -109,15 +109,15 @@ def test_harnesses_that_share_the_policys_calls_get_the_takes_that_each_gets_alo
         assert episodes == alone
 
 
-def test_vla_eval_evaluates_what_the_command_serves_with_retrieval_that_looks_back(policy, evaluated, tmp_path):
-    """`besttake serve --retrieve` in a process of its own, with a tuned library."""
-    config = RetrievalConfig(rule="current", noise=0.5, prior=0.5, onset_alignment=True, gripper_gating=True)
-    built = build(
+def test_vla_eval_evaluates_what_the_command_serves_with_retrieval(policy, evaluated, tmp_path):
+    """`besttake serve --retrieve` in a process of its own; the rule `next` looks back at the events of the episode."""
+    config = RetrievalConfig(noise=0.5, prior=0.5)
+    library = build(
         registry.demos("testbed:push"), registry.encoder("pixels"), tmp_path / "library", Options(max_demos=3)
     )
-    library = built.with_retrieval(config, {"env": "", "starts": []})
     command = [sys.executable, "-m", "besttake", "serve", "--policy", "testbed:mid", "--port", "0", "--seed", "3"]
-    server = subprocess.Popen([*command, "--retrieve", str(library.path)], stdout=subprocess.PIPE, text=True)
+    dials = ["--retrieve", str(library.path), "--noise", "0.5", "--prior", "0.5"]
+    server = subprocess.Popen([*command, *dials], stdout=subprocess.PIPE, text=True)
     try:
         line = server.stdout.readline()
         got = evaluated(re.search(r"ws://\S+", line).group())

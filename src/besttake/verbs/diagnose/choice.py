@@ -101,11 +101,11 @@ def load_or_check(
     known = _read(place)
     if known is not None:
         _log.info("check of %s: as kept in %s", policy.spec.name, place)
-        return known.check
+        return known
     with reporter.stage("check", 20 * asked.states * asked.draws, "samples") as stage:
         check = check_retrieval_of(policy, library, tasks, asked, stage.advance)
     if not check.reason:
-        _keep(place, {**asdict(StoredCheck(policy.spec.name, check)), "version": _VERSION})
+        _keep(place, {"policy": policy.spec.name, "check": asdict(check), "version": _VERSION})
     return check
 
 
@@ -124,20 +124,6 @@ def config_of(check: Check, base: RetrievalConfig, tasks: Sequence[TaskSpec]) ->
     return config.changed({"by_task": {name: prior for name, prior in priors.items() if prior != config.prior}})
 
 
-@dataclass(frozen=True)
-class StoredCheck:
-    """A check as it is stored in the cache, with the name of its policy."""
-
-    policy: str
-    check: Check
-
-
-def stored_checks(library: Library) -> list[StoredCheck]:
-    """The checks of a library that were kept, by the names of their policies."""
-    files = sorted(_place(library).glob("*.json"))
-    return sorted((known for file in files if (known := _read(file)) is not None), key=lambda one: one.policy)
-
-
 def _place(library: Library) -> Path:
     return cache_dir() / FOLDER / short_hash(library.fingerprint)
 
@@ -149,13 +135,11 @@ def _key(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: C
     return short_hash(f"{_VERSION} {library.fingerprint} {spec.name} {spec.fingerprint} {how}")
 
 
-def _read(place: Path) -> StoredCheck | None:
+def _read(place: Path) -> Check | None:
     """A kept check; None where there is none that can be read or it is of an older kind, which is then made again."""
     try:
         values = read_sealed_json(place)
-        if values["version"] != _VERSION:
-            return None
-        return StoredCheck(str(values["policy"]), _ADAPTER.validate_python(values["check"]))
+        return _ADAPTER.validate_python(values["check"]) if values["version"] == _VERSION else None
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None
 

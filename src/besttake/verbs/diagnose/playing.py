@@ -9,7 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Self
 
-from besttake.arms.sampler import ArmSampler, SmallActor, arm_sampler
+from besttake.arms.sampler import SmallActor, arm_sampler
 from besttake.config import Plan
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
@@ -66,14 +66,8 @@ class Playing:
         self._started: Replicas | None = None
         spec, uri = policy.spec, blocks[0].policy
         library = None if setup.library is None else str(setup.library.path)
-        self._factory = SmallActor(
-            uri,
-            setup.retrieval,
-            library,
-            setup.plan.candidates,
-            setup.plan.trust_remote_code and not spec.small,
-            spec.fingerprint,
-        )
+        trusted = setup.plan.trust_remote_code and not spec.small
+        self._factory = SmallActor(uri, setup.retrieval, library, setup.plan.candidates, trusted, spec.fingerprint)
         if setup.plan.replicas == AUTO and _uses_a_gpu(spec) and len(gpus()) > 1 and not _has_ray():
             reporter.note(f"one of {len(gpus())} GPUs is used; for a replica on each: pip install 'besttake[ray]'")
         acting = spec.small and setup.cheap
@@ -121,8 +115,10 @@ class Playing:
             reporter.note(f"{tally.failed} takes failed; `besttake runs show {self.store.path}` says why")
 
     def _play_here(self, jobs: list[Job], env: EnvSpec, finished: Callable[[Row], None]) -> Tally:
+        setup, plan = self.setup, self.setup.plan
+        sampler = arm_sampler(self.policy, env.world, setup.retrieval, setup.library, setup.encoder, plan.candidates)
         return play(
-            jobs, self._sampler(env), partial(take_draw, self.setup.plan.seed), self.store, self.workers,
+            jobs, sampler, partial(take_draw, plan.seed), self.store, self.workers,
             slots=self._slots(self.workers.size, jobs, env), on_take=finished,
         )  # fmt: skip
 
@@ -135,10 +131,6 @@ class Playing:
     def _slots(self, workers: int, jobs: list[Job], env: EnvSpec) -> int:
         acting = jobs[0].actor is not None
         return takes_per_worker(self.setup.plan.batch, workers, self.policy.spec.width, env.at_once, acting=acting)
-
-    def _sampler(self, env: EnvSpec) -> ArmSampler:
-        setup = self.setup
-        return arm_sampler(self.policy, env.world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates)
 
     def _replicas(self) -> Replicas:
         """The replicas, started by the first call: on the cluster, or by Ray on this machine."""

@@ -100,7 +100,7 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
     stops: dict[str, Stop] = {}
     left_out: dict[str, tuple[str, ...]] = {}
     with session.timed("set-up"):
-        _check_policies(setup, loaded, store, session)
+        _check_policies(setup, loaded, store)
     for left, uri in zip(range(len(plan.policy), 0, -1), plan.policy, strict=True):
         with session.timed("set-up"):
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
@@ -119,8 +119,9 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
                 course = _course(blocks, policy.spec, own, settings, play, scoring)
                 made = session.progress.done
                 budget = budget_of(plan, len({*course.cell_of.values()}))
-                played = play_until_decided(course, _budget_share((budget - len(planned)) // left, course, store))
-                keys, stops = played.planned, {**stops, **played.stops}
+                share = _budget_share((budget - len(planned)) // left, course, store)
+                keys, stopped = play_until_decided(course, share)
+                stops |= stopped
                 session.progress.planned[uri] = session.progress.done - made
         planned += keys
         with session.timed("probe"):
@@ -148,7 +149,7 @@ def _settings(setup: Setup) -> Settings:
     )  # fmt: skip
 
 
-def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, session: Session) -> None:
+def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store) -> None:
     """ComponentError when a policy does not fit an env or does not repeat: before the first take of any, not its own.
 
     A policy that has takes in the run was checked before them, and is not loaded for this.
@@ -160,8 +161,7 @@ def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, se
             for env_uri, env in setup.envs.items():
                 check_compatible(policy.spec, env)
                 if uri not in seen and rehearsed(uri, env_uri):
-                    for note in rehearse(policy, uri, env_uri):
-                        session.note(note)
+                    rehearse(policy, uri, env_uri)
 
 
 def _choose(uri: str, policy: Policy, setup: Setup, session: Session) -> Choice:

@@ -304,25 +304,23 @@ def rehearsed(policy_uri: str, env_uri: str) -> bool:
     return env == "gym" or (policy == "python" and env not in _NOT_REHEARSED)
 
 
-def rehearse(policy: Policy, policy_uri: str, env_uri: str) -> tuple[str, ...]:
-    """ComponentError when ``policy`` or the env does not repeat; else remarks for the user."""
+def rehearse(policy: Policy, policy_uri: str, env_uri: str) -> None:
+    """ComponentError when ``policy`` or the env does not repeat."""
     env = registry.env(env_uri)
     try:
         if not getattr(env, "repeats", True):  # perhaps a robot whose scene a person sets up
-            return ()
+            return
         spec = env.spec
         start, cameras = Start(spec.tasks[0].name, spec.starts[0]), {*policy.spec.cameras, spec.score_camera}
         with blaming(env_uri):
             before = _reset(env, start, sorted(cameras))
-        notes: tuple[str, ...] = ()
         with blaming(policy_uri):
             if Uri.parse(policy_uri).scheme == "python":
-                notes = _check_policy(policy, before)
+                _check_policy(policy, before)
             chunk = policy.sample([before], [_draw(0)])[0]
         if Uri.parse(env_uri).scheme == "gym":
             with blaming(env_uri):
                 _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
-        return notes
     finally:
         env.close()
 
@@ -336,11 +334,11 @@ def _reset(env: Env, start: Start, cameras: Iterable[str]) -> Observation:
     return env.observe(tuple(cameras))
 
 
-def _check_policy(policy: Policy, seen: Observation) -> tuple[str, ...]:
-    """Same observation and draw, same chunk. Another draw should give another one, but need not at every state."""
+def _check_policy(policy: Policy, seen: Observation) -> None:
+    """Same observation and draw, same chunk; of a deterministic policy also with another draw."""
     spec = policy.spec
     if not spec.seeded:
-        return ()
+        return
     first, again, other = (policy.sample([seen], [_draw(seed)])[0] for seed in (0, 0, 1))
     if _difference(first, again) > _CLOSE:
         raise ComponentError(
@@ -349,15 +347,8 @@ def _check_policy(policy: Policy, seen: Observation) -> tuple[str, ...]:
             " torch.Generator().manual_seed(draw.integer())), and keep nothing from one call to the next. If its"
             " noise is out of your hands, say seeded=False in its spec"
         )
-    same = _difference(first, other) <= _CLOSE
-    if spec.kind == "deterministic" and not same:
+    if spec.kind == "deterministic" and _difference(first, other) > _CLOSE:
         raise ComponentError(f"{spec.name} calls itself deterministic, but its chunk changes with the draw")
-    if spec.kind != "deterministic" and same:
-        return (
-            f"{spec.name} gave the same chunk for two draws: if it is deterministic, let its spec say so"
-            " (kind deterministic); if it samples, its noise does not come from the draw",
-        )
-    return ()
 
 
 def _check_env(env: Env, start: Start, actions: F32) -> None:

@@ -30,14 +30,6 @@ Open = Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
-class PlayedTakes:
-    """The takes that a policy was asked for, and why each of its cells was stopped, by `looks.cell_name`."""
-
-    planned: list[TakeKey]
-    stops: Mapping[str, Stop]
-
-
-@dataclass(frozen=True)
 class Course:
     """What a policy is run on: its starts in ``order``, the cell of each, its arms, and how to measure.
 
@@ -58,8 +50,11 @@ def budget_of(plan: Plan, cells: int) -> int:
     return plan.budget or PER_CELL * cells * len(plan.policy)
 
 
-def play_until_decided(course: Course, budget: int) -> PlayedTakes:
-    """Run a policy until all its cells, and the policy as a whole, are decided, or ``budget`` takes are spent."""
+def play_until_decided(course: Course, budget: int) -> tuple[list[TakeKey], dict[str, Stop]]:
+    """Run a policy until all its cells, and the policy as a whole, are decided, or ``budget`` takes are spent.
+
+    Returns the takes that it was asked for, and why each of its cells was stopped, by `looks.cell_name`.
+    """
     cells = list(dict.fromkeys(course.cell_of.values()))
     rounds = Rounds(course.order, course.cell_of, course.settings.seeds, budget, {})
     needed, planned = dict.fromkeys(cells, begin_with(course.arms)), list[TakeKey]()
@@ -77,7 +72,7 @@ def play_until_decided(course: Course, budget: int) -> PlayedTakes:
         given_up |= _hopeless(course, seen, needed, rounds, given_up)
         needed = {cell: arms for cell, arms in needed.items() if cell not in given_up}
         _log.info("%s: %d takes, %d cells open", course.policy, len(planned), sum(map(bool, needed.values())))
-    return PlayedTakes(planned, _stops(course, cells, left, rounds, given_up))
+    return planned, _stops(course, cells, left, rounds, given_up)
 
 
 def _needs(
@@ -141,11 +136,7 @@ def _open(course: Course, data: CellData) -> Open:
 
 
 def _stops(
-    course: Course,
-    cells: Sequence[CellName],
-    left: Mapping[str, Open],
-    rounds: Rounds,
-    given_up: Collection[CellName],
+    course: Course, cells: Sequence[CellName], left: Mapping[str, Open], rounds: Rounds, given_up: Collection[CellName]
 ) -> dict[str, Stop]:
     stops = {}
     for cell in (*cells, ("", "*")):
