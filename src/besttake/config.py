@@ -124,29 +124,28 @@ class Retrieval(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     rule: str | None = Field(
-        default=None,
-        description="Which demonstrated chunk to retrieve: next, current or frame (default: the check chooses).",
+        None, description="Which demonstrated chunk to retrieve: next, current or frame (default: the check chooses)."
     )
     weights: tuple[float, float, float] | None = Field(
-        default=None, description="Weights of image, action and state in the distance."
+        None, description="Weights of image, action and state in the distance."
     )
     noise: float | None = Field(
-        default=None,
+        None,
         description="How much of its noise the policy keeps, 0 to 1, in all arms but base (default: the check chooses,"
         " else 0.1).",
     )
     prior: float | None = Field(
-        default=None,
+        None,
         description="How much of the retrieved chunk is added to the noise, 0 to 1 (default: the check chooses, else"
         " 0.1).",
     )
-    onset_alignment: bool | None = Field(default=None, description="Match the state at which the current event began.")
+    onset_alignment: bool | None = Field(None, description="Match the state at which the current event began.")
     rerank: int | None = Field(
-        default=None, description="Compare only this many candidates with the nearest images in full (0: all)."
+        None, description="Compare only this many candidates with the nearest images in full (0: all)."
     )
-    gripper_gating: bool | None = Field(default=None, description="Match only states with the same gripper phase.")
-    reliability: float | None = Field(default=None, description="Prefer chunks close to the policy's own prediction.")
-    lead: int | None = Field(default=None, description="How many events ahead the rule `next` looks.")
+    gripper_gating: bool | None = Field(None, description="Match only states with the same gripper phase.")
+    reliability: float | None = Field(None, description="Prefer chunks close to the policy's own prediction.")
+    lead: int | None = Field(None, description="How many events ahead the rule `next` looks.")
 
     def given(self) -> dict[str, Any]:
         """Return the settings that are not None."""
@@ -187,121 +186,103 @@ class Plan(BaseModel):
     policy: Uris = Field(min_length=1, description="Policy to diagnose.", json_schema_extra=REPEATABLE)
     env: Uris = Field(min_length=1, description="Environment to diagnose it in.", json_schema_extra=REPEATABLE)
     task: Annotated[Sequence[str], BeforeValidator(split)] = Field(
-        default=(),
-        description="Run only this task (default: all tasks of the environment).",
-        json_schema_extra=REPEATABLE,
+        (), description="Run only this task (default: all tasks of the environment).", json_schema_extra=REPEATABLE
     )
     demos: str | None = Field(
-        default=None,
-        description="Demonstrations: a library, a path to data, or a URI such as lerobot:org/name or rlds:DIR.",
+        None, description="Demonstrations: a library, a path to data, or a URI such as lerobot:org/name or rlds:DIR."
     )
-    demos_per_task: int = Field(default=40, ge=1, description="Use at most this many demonstrations per task.")
+    demos_per_task: int = Field(40, ge=1, description="Use at most this many demonstrations per task.")
     starts: int | str = Field(
-        default="20",
+        "20",
         description="Starts per task: a count, or a range FIRST:END; tuning:COUNT uses starts"
         " that are never evaluated on.",
     )
     until: Literal["decided"] | None = Field(
-        default=None,
+        None,
         description="Add starts, in random order, until every question is decided; arms that are settled stop early."
         " `starts` is then the most per task (default 500).",
     )
     budget: int | None = Field(
-        default=None,
-        ge=1,
-        description="With `until`: play at most this many takes (default: 1500 per policy and task group).",
+        None, ge=1, description="With `until`: play at most this many takes (default: 1500 per policy and task group)."
     )
-    seeds: int = Field(default=3, ge=1, le=1000, description="Takes per start.")
-    best_of: int | None = Field(
-        default=None, description="Measure picking the best of this many takes (default: all seeds)."
-    )
+    seeds: int = Field(3, ge=1, le=1000, description="Takes per start.")
+    best_of: int | None = Field(None, description="Measure picking the best of this many takes (default: all seeds).")
     arms: Annotated[tuple[str, ...], BeforeValidator(split)] = Field(
-        default=(BASE, COOLED, SHUFFLED, RETRIEVE),
+        (BASE, COOLED, SHUFFLED, RETRIEVE),
         description="Ways of running the policy, with commas: base, cooled, shuffled, retrieve, rerank.",
     )
     window: Window = Field(
-        default="full",
+        "full",
         description="Frames to score: full (takes go on after success), common (up to the end of the shortest take) or"
         " episode (up to success, which gives the outcome away, so the verdict reads common instead).",
     )
     scorer: Uris = Field(
-        default=(SCORER,), min_length=1, json_schema_extra=REPEATABLE,
+        (SCORER,), min_length=1, json_schema_extra=REPEATABLE,
         description="Scorer that picks a take: coverage, manifold, … The first one picks; the others are measured too.",
     )  # fmt: skip
-    stride: int = Field(default=5, ge=1, description="Score one frame every N steps.")
+    stride: int = Field(5, ge=1, description="Score one frame every N steps.")
     encoder: str | None = Field(
-        default=None,
-        description="Encoder that embeds frames, e.g. dinov2+siglip (default: that of the library, else pixels).",
+        None, description="Encoder that embeds frames, e.g. dinov2+siglip (default: that of the library, else pixels)."
     )
-    retrieval: Retrieval = Field(default=Retrieval(), description="Retrieval settings (see below).")
+    retrieval: Retrieval = Field(Retrieval(), description="Retrieval settings (see below).")
     check_states: int = Field(
-        default=240,
-        ge=0,
-        description="Number of demonstrated states on which noise, prior and rule are chosen; 0 skips it.",
+        240, ge=0, description="Number of demonstrated states on which noise, prior and rule are chosen; 0 skips it."
     )
-    candidates: int = Field(default=4, ge=2, description="Candidates that the arm rerank samples at each replan.")
+    candidates: int = Field(4, ge=2, description="Candidates that the arm rerank samples at each replan.")
     probe_states: int = Field(
-        default=400,
+        400,
         ge=0,
         description="Number of demonstrated states on which the demonstration-fit error is measured; 0 skips it.",
     )
-    probe_samples: int = Field(default=3, ge=1, description="Policy samples per probed state.")
-    worth: float = Field(default=3.0, description="Smallest effect worth acting on, in percentage points.")
-    gripper_dim: int | None = Field(
-        default=None, description="Index of the gripper in the action, if the data does not say."
-    )
+    probe_samples: int = Field(3, ge=1, description="Policy samples per probed state.")
+    worth: float = Field(3.0, description="Smallest effect worth acting on, in percentage points.")
+    gripper_dim: int | None = Field(None, description="Index of the gripper in the action, if the data does not say.")
     gripper_threshold: float | None = Field(
-        default=None,
+        None,
         allow_inf_nan=False,
         description="Gripper command that separates open from closed (default: the middle of those in the data).",
     )
     gripper_open: float | None = Field(
-        default=None, allow_inf_nan=False, description="Gripper command that opens, if the data does not say."
+        None, allow_inf_nan=False, description="Gripper command that opens, if the data does not say."
     )
     event_angle: float | None = Field(
-        default=None,
-        gt=0,
-        lt=180,
-        description="Turn of the end effector that counts as an event, in degrees (default 60).",
+        None, gt=0, lt=180, description="Turn of the end effector that counts as an event, in degrees (default 60)."
     )
     event_turns: Literal["spaced", "every"] = Field(
-        default="spaced",
+        "spaced",
         description="Which sharp turns count as events: spaced (of a moving arm, at least 5 steps after the last event)"
         " or every (each one, as the paper's S2 says).",
     )
     eef_dims: Annotated[Sequence[int] | None, BeforeValidator(parse_dims)] = Field(
-        default=None,
-        description="Indexes of the end-effector position in the state, e.g. 0,1,2, if the data does not say.",
+        None, description="Indexes of the end-effector position in the state, e.g. 0,1,2, if the data does not say."
     )
-    trust_remote_code: bool = Field(default=False, description="Allow checkpoints to run code that they contain.")
+    trust_remote_code: bool = Field(False, description="Allow checkpoints to run code that they contain.")
     allow_upload: bool = Field(
-        default=False,
+        False,
         description="Allow scorers to send frames to other machines (judge:https://…). A plan file cannot set this.",
     )
     workers: Annotated[int | str, BeforeValidator(partial(count, 512))] = Field(
-        default="auto",
-        description="Simulator processes per replica; auto is one per core, as memory allows.",
+        "auto", description="Simulator processes per replica; auto is one per core, as memory allows."
     )
     batch: Annotated[int | str, BeforeValidator(partial(count, 4096))] = Field(
-        default="auto", description="Takes in progress at once per replica; auto keeps workers and policy busy."
+        "auto", description="Takes in progress at once per replica; auto keeps workers and policy busy."
     )
     replicas: Annotated[int | str, BeforeValidator(partial(count, 1024))] = Field(
-        default="auto",
-        description="Copies of the policy, each with its own workers; auto is one per GPU. Several need Ray.",
+        "auto", description="Copies of the policy, each with its own workers; auto is one per GPU. Several need Ray."
     )
     patience: float | None = Field(
-        default=None, gt=0,
+        None, gt=0,
         description="Replace a worker that does not answer for this many seconds (default: 300, doubled each time)."
     )  # fmt: skip
     on: Literal["local", "ray"] = Field(
-        default="local",
+        "local",
         description="Where replicas run: local (this machine), or ray (the cluster at RAY_ADDRESS, else this machine).",
     )
     gpus_per_replica: float | None = Field(
-        default=None, ge=0, le=64,
+        None, ge=0, le=64,
         description="GPUs per replica on Ray; with 0.5, two replicas share one (default: 1, or 0 if there are none).",
     )  # fmt: skip
-    seed: int = Field(default=0, ge=0, description="Seed of the run: the same seed gives the same takes.")
+    seed: int = Field(0, ge=0, description="Seed of the run: the same seed gives the same takes.")
 
     @model_validator(mode="wrap")
     @classmethod

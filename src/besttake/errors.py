@@ -88,10 +88,10 @@ def blaming(whom: str) -> Iterator[None]:
     except (BestTakeError, MemoryError, OSError):
         raise
     except Exception as error:
-        raise ComponentError(f"{whom} failed: {one_line(error)}{_place(error)}") from error
+        raise ComponentError(f"{whom} failed: {one_line(error)}{place_in_code(error)}") from error
 
 
-def _place(error: Exception) -> str:
+def place_in_code(error: Exception) -> str:
     """`` (policy.py:16)``: the innermost line that is neither ours nor of an installed package."""
     ours = str(Path(__file__).parent)
     frames = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(("<", ours))]

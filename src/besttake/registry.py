@@ -23,7 +23,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
@@ -79,31 +79,28 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "run": "besttake.demos.run:make",
     },
     "arms": {
-        "base": "besttake.arms.cooled:make_base",
+        "base": "besttake.arms.cooled:Base",
         "cooled": "besttake.arms.cooled:make",
         "shuffled": "besttake.arms.retrieve:make_shuffled",
         "retrieve": "besttake.arms.retrieve:make",
-        "rerank": "besttake.arms.rerank:make",
+        "rerank": "besttake.arms.rerank:Rerank",
     },
     "scorers": {
-        "manifold": "besttake.scorers.frames:make_manifold",
-        "coverage": "besttake.scorers.frames:make_coverage",
-        "consensus": "besttake.scorers.frames:make_consensus",
+        "manifold": "besttake.scorers.frames:Manifold",
+        "coverage": "besttake.scorers.frames:Coverage",
+        "consensus": "besttake.scorers.frames:Consensus",
         "self": "besttake.scorers.own:make",
         "last": "besttake.scorers.frames:make_last",
-        "progress": "besttake.scorers.frames:make_progress",
-        "dtw": "besttake.scorers.frames:make_dtw",
+        "progress": "besttake.scorers.frames:Progress",
+        "dtw": "besttake.scorers.frames:Warping",
         "actions": "besttake.scorers.motion:make_actions",
-        "smoothness": "besttake.scorers.motion:make_smoothness",
-        "state": "besttake.scorers.motion:make_state",
+        "smoothness": "besttake.scorers.motion:Smoothness",
+        "state": "besttake.scorers.motion:FinalState",
         "classifier": "besttake.scorers.classifier:make",
         "judge": "besttake.scorers.judge:make",
         "lerobot-reward": "besttake.scorers.lerobot_reward:make",
     },
 }
-
-_PLUGINS = {("demos", "libero-scripted"): "pip install ./contrib/scripted-libero"}
-"""How to get what lies beside this package in its repository."""
 
 _ONE_OF = {
     "policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations", "arms": "arm",
@@ -284,7 +281,7 @@ def make(group: str, named: str | FromFile, **options: Any) -> Any:
     if uri.scheme == "gym" and (not isinstance(named, FromFile) or _imports_by_name(group, uri)):
         _see_user_modules()  # gym:MODULE:ID imports the module that registers the env
     factory = _factory(group, text)
-    if uri.scheme != "python":
+    if uri.scheme != "python" and (uri.rest or _takes_name(factory)):
         factory = partial(factory, uri.rest)
     options = {**uri.options, **options}
     check_known(text, factory, options)
@@ -296,6 +293,12 @@ def make(group: str, named: str | FromFile, **options: Any) -> Any:
     if uri.scheme == "python" and uri.rest.startswith("__main__:"):
         _check_seen_elsewhere(group, text, component)
     return component
+
+
+def _takes_name(factory: Callable[..., Any]) -> bool:
+    """Whether a factory has a parameter for what follows the colon of a URI."""
+    named = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    return any(parameter.kind in named for parameter in signature(factory).parameters.values())
 
 
 def _harmless(group: str, named: str | FromFile) -> str:
@@ -366,9 +369,7 @@ def check_scheme(group: str, text: str) -> None:
     """ComponentError when nothing in ``group`` has the scheme of this URI. Nothing is imported."""
     scheme, known = Uri.parse(text).scheme, schemes(group)
     if scheme not in (*known, "python"):
-        near, command = get_close_matches(scheme, known, n=1), _PLUGINS.get((group, scheme))
-        if command:
-            raise ComponentError(f"{text}: {scheme} is a plug-in that is not installed: {command}")
+        near = get_close_matches(scheme, known, n=1)
         hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}; your own: python:MODULE:NAME"
         raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
 
@@ -400,7 +401,5 @@ def _load(place: str, text: str) -> Callable[..., Any]:
     what = f"{name or 'a factory'} from {module or 'nowhere'}"
     try:
         return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
-    except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        raise ComponentError(f"{text}: cannot import {what} ({error})") from error
     except Exception as error:  # the module is the user's own, and can fail in any way
         raise ComponentError(f"{text}: cannot import {what} ({one_line(error)})") from error

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.core.offline import Check
@@ -503,23 +503,14 @@ class Result(_Model):
         try:
             data = read_json(content)
             version, checksum = int(data["schema_version"]), _checksum(data)
+            if version == SCHEMA:
+                if data["sha256"] != checksum:
+                    raise ValueError("its checksum is wrong")
+                return cls.model_validate({**data, "sha256": ""})  # the checksum is the file's, and was checked
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise RunError(f"{path} is damaged; `besttake diagnose` on the same directory makes it again") from error
-        if version != SCHEMA:
-            remedy = "upgrade besttake" if version > SCHEMA else "make it again with `besttake diagnose`"
-            raise RunError(f"{path} is of schema {version}, this BestTake reads {SCHEMA}; {remedy}")
-        try:
-            result = cls.model_validate(data)
-        except ValidationError as error:
-            where = ".".join(map(str, error.errors()[0]["loc"]))
-            raise RunError(
-                f"{path} does not fit its schema at {where}; make it again with `besttake diagnose`"
-            ) from error
-        if data.get("sha256") != checksum:
-            raise RunError(
-                f"{path} is damaged (its checksum is wrong); `besttake diagnose` on the same directory makes it again"
-            )
-        return result.model_copy(update={"sha256": ""})  # it is the file's, and was checked
+        remedy = "upgrade besttake" if version > SCHEMA else "make it again with `besttake diagnose`"
+        raise RunError(f"{path} is of schema {version}, this BestTake reads {SCHEMA}; {remedy}")
 
 
 def _checksum(data: dict[str, Any]) -> str:

@@ -139,9 +139,9 @@ def test_a_scorer_that_breaks_a_promise_is_told_which(scorer: Scorer, says: str)
     [
         ("calm", ("pictures",), "scorer calm: reads 'pictures', which is none of frames, embeddings"),
         ("calm", "actions", r'scorer calm: reads is a tuple, as in reads=\("actions",\)'),
-        ("a/b", ("actions",), "scorer 'a/b': a name is needed, without a slash"),
-        ("\x1b[31m", ("actions",), "a name is one line of at most 200 printable"),
-        ("a" * 201, ("actions",), "a name is one line of at most 200 printable"),
+        ("a/b", ("actions",), "scorer 'a/b': a name has 1 to 200 printable characters, none of them a slash"),
+        ("\x1b[31m", ("actions",), "a name has 1 to 200 printable"),
+        ("a" * 201, ("actions",), "a name has 1 to 200 printable"),
         ("random", ("actions",), "scorer random: this is the name of a control; give it another"),
     ],
 )

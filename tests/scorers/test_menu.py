@@ -136,7 +136,6 @@ def test_progress_reads_the_phase_of_the_nearest_frame(takes: list[Footage], squ
 def test_warping_is_the_cheapest_of_all_monotone_paths() -> None:
     rng = np.random.default_rng(1)
     take, demo = rng.normal(size=(4, 3)).astype(np.float32), rng.normal(size=(3, 3)).astype(np.float32)
-    longer = np.concatenate([demo, rng.normal(size=(2, 3))])  # what follows a demonstration's own length is not its
     cost = 1 - take.astype(np.float64) @ demo.T.astype(np.float64)
 
     def cheapest(t: int, u: int) -> float:
@@ -145,10 +144,9 @@ def test_warping_is_the_cheapest_of_all_monotone_paths() -> None:
         ways = [cheapest(a, b) for a, b in ((t - 1, u), (t - 1, u - 1), (t, u - 1)) if a >= 0 and b >= 0]
         return float(cost[t, u]) + min(ways)
 
-    got, other = warped(take, np.stack([longer, longer]), np.array([3, 5]), [1, 3, 4, 0])
+    got = warped(take, demo, [1, 3, 4, 0])
     assert got[:3] == pytest.approx([cheapest(0, 2) / 4, cheapest(2, 2) / 6, cheapest(3, 2) / 7])
     assert np.isnan(got[3])
-    assert (other[:3] != got[:3]).all()
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,6 @@ class Base:
         return (yield Sample(take.observation, take.draw))
 
 
-def make_base(_: str = "") -> Base:
-    """Create the arm ``base``."""
-    return Base()
-
-
 @dataclass(frozen=True)
 class Cooled:
     """The arm ``cooled``: execute one sample started from less noise (``noise``, by default the plan's)."""

@@ -12,7 +12,7 @@ _SHOWN = 10
 
 
 class Rerank:
-    """The arm ``rerank``: execute the best of several samples. Candidate 0 is the sample of `base`."""
+    """The arm ``rerank``: execute the best of the plan's ``candidates`` samples. Candidate 0 is that of `base`."""
 
     spec = ArmSpec("rerank", needs=("candidates",), library=True, score_camera=True, settings=("candidates",))
 
@@ -29,8 +29,3 @@ def _closeness(take: Request, tools: Tools, embedding: F32, chunks: F32) -> F32:
     near = alike(embedding, view.embeddings, _SHOWN)
     shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in near])
     return closeness(chunks, shown, view.action_spread).astype(np.float32)
-
-
-def make(_: str = "") -> Rerank:
-    """``rerank``; the plan's ``candidates`` says how many there are."""
-    return Rerank()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from traceback import extract_tb
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -17,7 +16,7 @@ from besttake.core.score import Demos, cover
 from besttake.core.search import Trace
 from besttake.demos.library import View
 from besttake.encoders.base import Encoder
-from besttake.errors import BestTakeError, ComponentError, one_line
+from besttake.errors import BestTakeError, ComponentError, one_line, place_in_code
 from besttake.scorers.base import Footage, Reads, Score, Scorer
 from besttake.types import F32, U8
 
@@ -112,14 +111,13 @@ def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View |
     except BestTakeError:
         raise
     except Exception as error:
-        raise ComponentError(f"scorer {spec.name}: {one_line(error)}{_place(error)}") from error
+        raise ComponentError(f"scorer {spec.name}: {one_line(error)}{place_in_code(error)}") from error
     if len(scores) != len(takes):
         raise ComponentError(f"scorer {spec.name}: {len(scores)} scores for {len(takes)} takes")
     for take, score in zip(takes, scores, strict=True):
-        if not isinstance(score, Score) or np.ndim(score.values) != 1:
-            raise ComponentError(f"scorer {spec.name}: a Score with a value per window is needed, not {score!r:.60}")
-        if len(score.values) != len(take.windows):
-            raise ComponentError(f"scorer {spec.name}: {len(score.values)} values for {len(take.windows)} windows")
+        if not isinstance(score, Score) or np.shape(score.values) != (len(take.windows),):
+            wanted = f"a Score with {len(take.windows)} values, one per window,"
+            raise ComponentError(f"scorer {spec.name}: {wanted} is needed, not {score!r:.60}")
         if score.trace is not None and np.shape(score.trace) != take.steps.shape:
             given = " x ".join(map(str, np.shape(score.trace))) or "one number"
             raise ComponentError(f"scorer {spec.name}: a trace of {given} for {len(take.steps)} frames")
@@ -161,13 +159,6 @@ def _compared(takes: list[Footage], view: View | None, reads: frozenset[Reads]) 
     return [
         replace(take, nearest=trace, visited=visited) for take, (trace, visited) in zip(takes, covered, strict=True)
     ]
-
-
-def _place(error: Exception) -> str:
-    """File and line in the scorer's own code at which the error was raised."""
-    frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename != __file__]
-    own = [frame for frame in frames if frame.filename == frames[0].filename]
-    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
 
 
 def _no_trace(frames: int) -> Trace:

@@ -7,9 +7,9 @@ at once, so that a scorer reads a take once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,12 +58,9 @@ class ScorerSpec:
 
     def __post_init__(self) -> None:
         """Raise ComponentError for an invalid name or ``reads``."""
-        if not isinstance(self.name, str) or not self.name.strip() or "/" in self.name:
-            raise ComponentError(f"scorer {self.name!r:.100}: a name is needed, without a slash")
-        if not self.name.isprintable() or len(self.name) > _LONGEST_NAME:
-            raise ComponentError(
-                f"scorer {self.name!r:.100}: a name is one line of at most {_LONGEST_NAME} printable characters"
-            )
+        if not self.name.strip() or "/" in self.name or not self.name.isprintable() or len(self.name) > _LONGEST_NAME:
+            fits = f"1 to {_LONGEST_NAME} printable characters, none of them a slash"
+            raise ComponentError(f"scorer {self.name!r:.100}: a name has {fits}")
         if self.name in CONTROLS:
             raise ComponentError(f"scorer {self.name}: this is the name of a control; give it another")
         if isinstance(self.reads, str):
@@ -157,23 +154,3 @@ class Scorer(Protocol):
             One `Score` per take, in the same order, with one number per window; higher is better.
         """
         ...
-
-
-S = TypeVar("S", bound=Scorer)
-
-
-def without_name(scorer: Callable[[], S]) -> Callable[[str], S]:
-    """The factory of a scorer whose URI is its scheme alone."""
-
-    def make(rest: str) -> S:
-        made = scorer()
-        check_no_name(made.spec.name, rest)
-        return made
-
-    return make
-
-
-def check_no_name(scheme: str, rest: str) -> None:
-    """Raise ComponentError if the URI of a scorer has text after its colon."""
-    if rest:
-        raise ComponentError(f"{scheme}:{rest}: {scheme} takes no name")

@@ -34,7 +34,6 @@ from besttake.takes.scores import WINDOWS
 from besttake.takes.store import Store
 from besttake.types import F64
 
-_SCHEMA = 1
 _LAST = 3
 _PARTS = ("weights", "mean", "scale")
 _FEWEST = 5
@@ -61,11 +60,8 @@ class Trained:
         """Write the file that ``classifier:FILE`` names."""
         tasks = sorted(self.models)
         arrays = {f"{part} {i}": getattr(self.models[task], part) for i, task in enumerate(tasks) for part in _PARTS}
-        head = {
-            "schema": _SCHEMA, "tasks": tasks, "encoder": self.encoder, "trained_on": sorted(self.trained_on),
-            "checks": {name: _checksum(array) for name, array in arrays.items()},
-        }  # fmt: skip
-        head["sha256"] = _sum(head)
+        head = {"tasks": tasks, "encoder": self.encoder, "trained_on": sorted(self.trained_on)}
+        head["sha256"] = _checksum(head, arrays)
         files.write_bytes(path, bytes(save(arrays, {"head": json.dumps(head)})), parents=True)
 
     @classmethod
@@ -76,11 +72,8 @@ class Trained:
             data = files.read_regular(path)
             head = json.loads(files.safetensors_metadata(data)["head"])
             arrays = load(data)
-            checksum = head.pop("sha256")
-            if checksum != _sum(head) or any(_checksum(arrays[n]) != given for n, given in head["checks"].items()):
+            if head.pop("sha256") != _checksum(head, arrays):
                 raise ComponentError(f"{wrong}the file is damaged; make it again with `besttake score --train`")
-            if head["schema"] > _SCHEMA:
-                raise ComponentError(f"{wrong}it is of a newer BestTake; upgrade besttake")
             models = {
                 str(task): Model(*(arrays[f"{part} {i}"].astype(np.float64) for part in _PARTS))
                 for i, task in enumerate(head["tasks"])
@@ -122,12 +115,11 @@ class Classifier:
         return Score([float(model.chance(features(f)[None])[0]) if len(f) else float("nan") for f in shown])
 
 
-def _checksum(array: NDArray[Any]) -> str:
-    return hashlib.sha256(f"{array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes()).hexdigest()
-
-
-def _sum(head: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(head, sort_keys=True).encode()).hexdigest()
+def _checksum(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    whole = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    for name in sorted(arrays):
+        whole.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode() + arrays[name].tobytes())
+    return whole.hexdigest()
 
 
 def make(rest: str, name: str = "classifier") -> Classifier:

@@ -19,12 +19,9 @@ from besttake.core.score import coverage, manifold
 from besttake.core.search import Index
 from besttake.demos.library import View
 from besttake.options import Reader
-from besttake.scorers.base import Footage, Score, ScorerSpec, without_name
+from besttake.scorers.base import Footage, Score, ScorerSpec
 from besttake.scorers.own import OwnLast, Successes, last_likeness
-from besttake.types import F32, F64, I64
-
-_BLOCK = 5_000
-"""Demonstration frames that `Warping` compares a take with at once."""
+from besttake.types import F32, F64
 
 
 class Manifold:
@@ -107,48 +104,31 @@ class Warping:
         for demo in demos.demos:
             rows = np.flatnonzero(demos.frame_demo == demo)
             parts.append(demos.embeddings[rows[np.argsort(demos.frame_step[rows], kind="stable")]])
-        each = max(1, _BLOCK // max(map(len, parts)))
-        blocks = [_padded(parts[first : first + each]) for first in range(0, len(parts), each)]
         scores = []
         for take in takes:
             assert take.embeddings is not None
             counts = [int(window.sum()) for window in take.windows]
-            gaps = [warped(take.embeddings, *block, counts) for block in blocks]
-            scores.append(Score(-np.concatenate(gaps).min(axis=0)))
+            scores.append(Score(-np.min([warped(take.embeddings, part, counts) for part in parts], axis=0)))
         return scores
 
 
-def _padded(parts: Sequence[F32]) -> tuple[F64, I64]:
-    """Demonstrations (J, L, d) of one length, zeros after the end of each, and their own lengths (J,)."""
-    lengths = np.array([len(part) for part in parts])
-    whole = np.zeros((len(parts), lengths.max(), parts[0].shape[1]))
-    for own, part in zip(whole, parts, strict=True):
-        own[: len(part)] = part
-    return whole, lengths
+def warped(take: F32, demo: F32, counts: Sequence[int]) -> F64:
+    """DTW (W,) of the first ``counts`` (W,) frames of ``take`` (T, d) and ``demo`` (L, d), divided by their lengths.
 
-
-def warped(take: F32, demos: F64, lengths: I64, counts: Sequence[int]) -> F64:
-    """DTW (J, W) of the first ``counts`` (W,) frames of ``take`` (T, d) and each demonstration of ``demos`` (J, L, d).
-
-    Demonstration j has ``lengths[j]`` frames; its distance is divided by the sum of both lengths.
     ``D[t, l] = c[t, l] + min(D[t-1, l], D[t-1, l-1], D[t, l-1])``. With C the running sum of a row of costs, the last
-    of the three is ``D[t, l] = C[l] + min_{k <= l} (m[k] - C[k-1])``, m the least of the first two. Nothing that
-    follows l counts for it, so that what follows a demonstration's end does no harm.
+    of the three is ``D[t, l] = C[l] + min_{k <= l} (m[k] - C[k-1])``, m the least of the first two.
     """
-    count, longest, dim = demos.shape
-    cost = 1.0 - product(take.astype(np.float64), demos.reshape(-1, dim).T.astype(np.float64)).reshape(
-        len(take), count, longest
-    )
-    ends = np.full((len(take) + 1, count), np.nan)
-    before = np.full((count, longest + 1), np.inf)  # the last row of D, with a column in front of it
-    before[:, 0] = 0.0
+    cost = 1.0 - product(take.astype(np.float64), demo.T.astype(np.float64))
+    ends = np.full(len(take) + 1, np.nan)
+    before = np.full(len(demo) + 1, np.inf)  # the last row of D, with a column in front of it
+    before[0] = 0.0
     for t, own in enumerate(cost):
-        total = np.cumsum(own, axis=1)
-        come = np.minimum(before[:, 1:], before[:, :-1])
-        before[:, 1:] = total + np.minimum.accumulate(come - (total - own), axis=1)
-        before[:, 0] = np.inf
-        ends[t + 1] = before[np.arange(count), lengths] / (t + 1 + lengths)
-    return ends[list(counts)].T
+        total = np.cumsum(own)
+        come = np.minimum(before[1:], before[:-1])
+        before[1:] = total + np.minimum.accumulate(come - (total - own))
+        before[0] = np.inf
+        ends[t + 1] = before[-1] / (t + 1 + len(demo))
+    return ends[list(counts)]
 
 
 class Last:
@@ -211,8 +191,3 @@ def _likeness(takes: Sequence[Footage], i: int, window: int) -> float:
 def _seen(take: Footage, window: int) -> F32:
     assert take.embeddings is not None
     return take.embeddings[take.windows[window]]
-
-
-make_manifold, make_coverage = without_name(Manifold), without_name(Coverage)
-make_progress, make_dtw = without_name(Progress), without_name(Warping)
-make_consensus = without_name(Consensus)

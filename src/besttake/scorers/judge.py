@@ -23,7 +23,7 @@ import sqlite3
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -169,41 +169,33 @@ def likely(choice: Mapping[str, Any]) -> float:
 
 
 class _Answers:
-    """A cache of answers on disk, shared by runs and processes."""
+    """A cache of answers on disk, shared by runs and processes. SQLite keeps NaN as NULL."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self, keys: Mapping[bytes, object]) -> dict[bytes, float]:
+    def read(self, keys: Iterable[bytes]) -> dict[bytes, float]:
         """The cached answers to ``keys``."""
-        if not keys or not self.path.exists():
-            return {}
-        try:
-            with closing(self._open()) as base:
-                query = "SELECT hash, value FROM answers WHERE hash = ?"
-                rows = [base.execute(query, (key,)).fetchone() for key in keys]
-        except (OSError, sqlite3.Error) as error:
-            raise self._damaged(error) from None
+        with self._open() as base:
+            rows = [base.execute("SELECT hash, value FROM answers WHERE hash = ?", (key,)).fetchone() for key in keys]
         return {row[0]: math.nan if row[1] is None else float(row[1]) for row in rows if row}
 
     def write(self, key: bytes, value: float) -> None:
         """Store an answer."""
+        with self._open() as base:
+            base.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, value))
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(self._open()) as base, base:
-                base.execute(
-                    "INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, None if math.isnan(value) else value)
-                )
+            with closing(sqlite3.connect(self.path, timeout=60)) as base, base:
+                base.execute("CREATE TABLE IF NOT EXISTS answers (hash BLOB PRIMARY KEY, value REAL) WITHOUT ROWID")
+                yield base
         except (OSError, sqlite3.Error) as error:
-            raise self._damaged(error) from None
-
-    def _open(self) -> sqlite3.Connection:
-        base = sqlite3.connect(self.path, timeout=60)
-        base.execute("CREATE TABLE IF NOT EXISTS answers (hash BLOB PRIMARY KEY, value REAL) WITHOUT ROWID")
-        return base
-
-    def _damaged(self, error: Exception) -> ComponentError:
-        return ComponentError(f"kept answers {self.path}: {one_line(error, 200)}; delete the file to ask again")
+            raise ComponentError(
+                f"kept answers {self.path}: {one_line(error, 200)}; delete the file to ask again"
+            ) from None
 
 
 def _data_url(frame: U8) -> str:
@@ -278,30 +270,27 @@ class ChatServer:
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The first choice of the answer to ``question``; ComponentError when there is none after all attempts."""
         for attempt in range(self.retries + 1):
+            wait = self.pause * 2**attempt
             try:
                 return self._choice(self._post(question))
-            except _Refused as refused:
-                reason, wait = refused.reason, refused.wait
-                if refused.code not in _BUSY:
+            except urllib.error.HTTPError as error:
+                reason, asked = _refusal(error), error.headers.get("Retry-After", "")
+                wait = float(asked) if asked.isdecimal() else wait
+                if error.code not in _BUSY:
                     break
             except (OSError, HTTPException) as error:  # refused, reset, timed out, cut off
-                reason, wait = self._hidden(one_line(error, 200)), None
+                reason = one_line(error, 200)
             if attempt < self.retries:
-                time.sleep(min(wait if wait is not None else self.pause * 2**attempt, _LONGEST_PAUSE))
-        raise ComponentError(f"the judge at {self.url} does not answer ({reason}); what it answered is kept")
+                time.sleep(min(wait, _LONGEST_PAUSE))
+        raise ComponentError(f"the judge at {self.url} does not answer ({_hidden(reason)}); what it answered is kept")
 
     def _post(self, question: Mapping[str, Any]) -> bytes:
         headers = {"Content-Type": "application/json"}
         if key := os.environ.get(KEY):
             headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(self.url, json.dumps(question).encode(), headers)
-        try:
-            opener = _opener(urlsplit(self.url).hostname or "")
-            with opener.open(request, timeout=self.timeout) as response:
-                return bytes(response.read(_MOST_BYTES + 1))
-        except urllib.error.HTTPError as error:
-            wait = _retry_after(error.headers.get("Retry-After"))
-            raise _Refused(error.code, self._refusal(error), wait) from None
+        with _opener(urlsplit(self.url).hostname or "").open(request, timeout=self.timeout) as response:
+            return bytes(response.read(_MOST_BYTES + 1))
 
     def _choice(self, data: bytes) -> dict[str, Any]:
         try:
@@ -311,30 +300,25 @@ class ChatServer:
             if not isinstance(choice["message"], dict):
                 raise TypeError("its message is no mapping")
         except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-            reason = self._hidden(one_line(error, 100))
+            reason = _hidden(one_line(error, 100))
             raise ComponentError(f"{self.url} answers with something else than a chat completion ({reason})") from None
         return dict(choice)
 
-    def _refusal(self, error: urllib.error.HTTPError) -> str:
-        with error:
-            try:
-                body = error.read(2000).decode("utf-8", "replace")
-            except (OSError, HTTPException):
-                body = ""
-        return self._hidden(f"{error.code} {error.reason} {' '.join(body.split())[:200]}".strip())
 
-    def _hidden(self, text: str) -> str:
-        """``text`` without the key: servers repeat it when they refuse it."""
-        key = os.environ.get(KEY)
-        return text.replace(key, "[key]") if key else text
+def _refusal(error: urllib.error.HTTPError) -> str:
+    """What a server says when it refuses."""
+    with error:
+        try:
+            body = error.read(2000).decode("utf-8", "replace")
+        except (OSError, HTTPException):
+            body = ""
+    return f"{error.code} {error.reason} {' '.join(body.split())[:200]}".strip()
 
 
-class _Refused(Exception):
-    """The server answered with an error: its code, what it said, and how long it asks us to wait."""
-
-    def __init__(self, code: int, reason: str, wait: float | None) -> None:
-        super().__init__(reason)
-        self.code, self.reason, self.wait = code, reason, wait
+def _hidden(text: str) -> str:
+    """``text`` without the key: servers repeat it when they refuse it."""
+    key = os.environ.get(KEY)
+    return text.replace(key, "[key]") if key else text
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -346,7 +330,3 @@ def _opener(host: str) -> urllib.request.OpenerDirector:
     """An opener that uses no proxy for servers on this machine, since a proxy would be another machine."""
     proxies = [urllib.request.ProxyHandler({})] if is_loopback(host) else []
     return urllib.request.build_opener(_NoRedirect, *proxies)
-
-
-def _retry_after(header: str | None) -> float | None:
-    return float(header) if header and header.isdecimal() else None

@@ -115,11 +115,10 @@ class RewardModel:
     def filmed(self, take: Footage, rows: Rows) -> float:
         """The reward of a film of the window, evenly thinned."""
         config = self.loaded.config
-        if self.family == "robometer":
-            seen = rows[np.linspace(0, len(rows) - 1, config.max_frames).round().astype(int)]
-        else:
-            most = min(len(rows), config.max_frames or len(rows))
-            seen = rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
+        count = config.max_frames or len(rows)
+        if self.family == "topreward":  # Robometer sees a frame twice where there are too few
+            count = min(len(rows), count)
+        seen = rows[np.linspace(0, len(rows) - 1, count).round().astype(int)]
         batch = self.loaded.before({config.image_key: _pictures(take, seen)[None], "task": take.instruction or ""})
         return float(self.loaded.model.compute_reward(batch)[0])
 
@@ -205,7 +204,6 @@ class Loaded:
     model: Any
     config: Any
     before: Any
-    device: str
 
 
 def read_config(uri: str, where: Path) -> dict[str, Any]:
@@ -293,7 +291,7 @@ def load(uri: str, where: Path, base: Path | None, device: str | None, frames: i
         if hasattr(step, "eval"):
             step.eval()  # SARM's would otherwise perturb what it sees, as in training
     model.eval().requires_grad_(False)
-    return Loaded(model, config, before, str(config.device))
+    return Loaded(model, config, before)
 
 
 def _check_weights(uri: str, model: Any, path: Path) -> None:

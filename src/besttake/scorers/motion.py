@@ -15,7 +15,7 @@ from besttake.core.arithmetic import product
 from besttake.demos.library import View
 from besttake.errors import ComponentError
 from besttake.options import Reader
-from besttake.scorers.base import Footage, Score, ScorerSpec, check_no_name, without_name
+from besttake.scorers.base import Footage, Score, ScorerSpec
 from besttake.types import F32, F64
 
 
@@ -81,9 +81,8 @@ def _scaled(chunks: F32, demos: View) -> F64:
     return scaled
 
 
-def make_actions(rest: str, steps: str = "8", name: str = "actions") -> Actions:
+def make_actions(*, steps: str = "8", name: str = "actions") -> Actions:
     """The scorer ``actions``, or whatever its ``name``; ``steps`` is the length of a piece."""
-    check_no_name("actions", rest)
     return Actions(Reader("actions").whole("steps", steps), name)
 
 
@@ -140,6 +139,3 @@ def _finals(demos: View) -> tuple[F64, F64]:
     every = np.concatenate([[library.state(d, step) for step in range(n)] for d, n in lengths.items()])
     spread = every.std(axis=0, dtype=np.float64)
     return finals, np.where(spread > 1e-6, spread, 1.0)
-
-
-make_smoothness, make_state = without_name(Smoothness), without_name(FinalState)

@@ -21,7 +21,6 @@ from besttake.encoders.cache import cached
 from besttake.errors import ComponentError
 from besttake.scorers.base import Footage, Score, ScorerSpec
 from besttake.takes.store import Store
-from besttake.types import F32
 
 
 @dataclass(frozen=True)
@@ -62,14 +61,9 @@ class Successes:
         )  # fmt: skip
 
     def index(self, policy: str, task: str, last: int | None = None) -> Index | None:
-        """The `frames` of a policy and task to search in, read once; None where it had no success."""
-        if (policy, task) not in self._indexes:
-            frames = self.frames(policy, task, last)
-            self._indexes[policy, task] = Index.build(frames) if len(frames) else None
-        return self._indexes[policy, task]
-
-    def frames(self, policy: str, task: str, last: int | None = None) -> F32:
-        """The embeddings (F, d) of the ``last`` frames until success, or of all, of the policy's takes of a task."""
+        """The ``last`` frames (or all) until success of the policy's takes of a task, read once; None without any."""
+        if (policy, task) in self._indexes:
+            return self._indexes[policy, task]
         parts = []
         with Store.open(self.path) as store:
             rows = [r for r in store.rows() if r.status == "done" and r.success and r.key.arm == BASE]
@@ -80,9 +74,9 @@ class Successes:
                     take = store.load(row)
                     seen = np.flatnonzero(window_until(take.frame_steps, row.success_step))
                     parts.append(take.frames()[seen if last is None else seen[-last:]])
-        if not parts:
-            return np.zeros((0, self.encoder.spec.dim), np.float32)
-        return self.encoder.encode(np.concatenate(parts))
+        index = Index.build(self.encoder.encode(np.concatenate(parts))) if parts else None
+        self._indexes[policy, task] = index
+        return index
 
 
 class Own:

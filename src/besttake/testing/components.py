@@ -17,7 +17,7 @@ from besttake.types import F32, U8, Array, Demo, EnvSpec, Observation, PolicySpe
 
 
 def check_policy(
-    policy: Policy, *, observations: Sequence[Observation] | None = None, image_size: int = 64, atol: float = 0.0
+    policy: Policy, *, observations: Sequence[Observation] | None = None, atol: float = 0.0
 ) -> tuple[str, ...]:
     """Check that ``policy`` keeps the contract of `Policy`, and return the names of the properties that hold.
 
@@ -28,14 +28,13 @@ def check_policy(
     Args:
         policy: The policy to check.
         observations: What to show it (default: five random observations that fit its spec).
-        image_size: Height and width of the random images, in pixels.
         atol: Largest difference that the batch may make to an action; 0 asks for the same bits.
 
     Raises:
         ContractError: A property is violated.
     """
     spec = policy.spec
-    seen = list(observations or _observations(spec, 5, image_size))
+    seen = list(observations or _observations(spec))
     draws = [Draw(11, "check", start=row, seed=row % 2, chunk=row) for row in range(len(seen))]
     held = ["shape"]
 
@@ -67,15 +66,15 @@ def check_policy(
     return tuple(held)
 
 
-def _observations(spec: PolicySpec, count: int, size: int) -> list[Observation]:
+def _observations(spec: PolicySpec) -> list[Observation]:
     rng = np.random.default_rng(7)
     return [
         Observation(
-            images={c: rng.integers(0, 256, (size, size, 3), np.uint8) for c in spec.cameras},
+            images={c: rng.integers(0, 256, (64, 64, 3), np.uint8) for c in spec.cameras},
             state=rng.normal(0, 0.5, spec.state_dim or 8).astype(np.float32),
             instruction="pick up the cube",
         )
-        for _ in range(count)
+        for _ in range(5)
     ]
 
 
@@ -94,7 +93,7 @@ def _check_warm(policy: Policy, seen: list[Observation], draws: list[Draw], base
     return "warm"
 
 
-def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: bool = True) -> tuple[str, ...]:
+def check_env(env: Env, *, steps: int = 12, render: bool = True) -> tuple[str, ...]:
     """Check that ``env`` keeps the contract of `Env`, and return the names of the properties that hold.
 
     These are: its spec makes sense; observations have the right shapes; a reset repeats bit for bit; observing does not
@@ -102,7 +101,6 @@ def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: boo
 
     Args:
         env: The environment to check.
-        task: The task to check it on (default: the first).
         steps: Number of random actions to play.
         render: False leaves the cameras out, for machines that cannot render.
 
@@ -111,7 +109,7 @@ def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: boo
     """
     spec = env.spec
     _check_env_spec(spec)
-    name = task or spec.tasks[0].name
+    name = spec.tasks[0].name
     cameras = spec.cameras if render else ()
     first, *others = [Start(name, index) for index in spec.starts[:2]]
     actions = np.random.default_rng(3).uniform(-1, 1, (steps, spec.action_dim)).astype(np.float32)
@@ -141,30 +139,22 @@ def check_env(env: Env, *, task: str | None = None, steps: int = 12, render: boo
     if isinstance(env, Restorable):
         env.reset(first)
         snapshot = env.save()
-        for _ in range(2):
+        for other in (None, None, *others):
+            if other is not None:
+                env.reset(other)
             env.restore(snapshot)
-            _check_replay(
-                eager, _continue(env, actions, cameras, look=True), f"{spec.name}: restore differs from reset"
-            )
-        if others:
-            env.reset(others[0])
-            env.restore(snapshot)
-            _check_replay(
-                eager, _continue(env, actions, cameras, look=True), f"{spec.name}: restore after another start"
-            )
+            again = _continue(env, actions, cameras, look=True)
+            _check_replay(eager, again, f"{spec.name}: restore differs from reset")
         held.append("restore")
     return tuple(held)
 
 
 def _check_env_spec(spec: EnvSpec) -> None:
-    name, camera, gripper, eef = spec.name, spec.score_camera, spec.gripper_dim, spec.eef_dims
+    name, camera = spec.name, spec.score_camera
     check(spec.tasks and len(spec.starts), f"{name}: no tasks or no starts")
     check(camera in spec.cameras, f"{name}: score camera {camera!r} is not among {spec.cameras}")
     check(not set(spec.starts) & set(spec.tuning), f"{name}: tuning starts overlap the starts to evaluate on")
-    inside = gripper is None or 0 <= gripper < spec.action_dim
-    check(inside, f"{name}: gripper_dim {gripper} is outside the {spec.action_dim} actions")
-    inside = all(0 <= d < spec.state_dim for d in eef or ())
-    check(inside, f"{name}: eef_dims {eef} are outside the {spec.state_dim} state numbers")
+    _check_dimensions(name, spec.gripper_dim, spec.eef_dims, spec.action_dim, spec.state_dim)
 
 
 def _check_observation(env: Env, cameras: Sequence[str]) -> None:
@@ -249,32 +239,30 @@ def check_demos(source: Source, *, most: int = 20) -> tuple[str, ...]:
     Raises:
         ContractError: A property is violated.
     """
-    if not source.fingerprint:
-        raise ContractError(f"{source.name}: it has no fingerprint, so a library could not tell when it changed")
+    check(source.fingerprint, f"{source.name}: it has no fingerprint, so a library could not tell when it changed")
     read = list(islice(source, most))
     demos = [each for each in read if not isinstance(each, UnreadableDemo)]
-    if not demos:
-        raise ContractError(f"{source.name}: none of its first {len(read)} demonstrations can be read")
+    check(demos, f"{source.name}: none of its first {len(read)} demonstrations can be read")
     names = [each.id for each in read]
-    if len(set(names)) < len(names):
-        raise ContractError(f"{source.name}: two demonstrations have the same id {max(names, key=names.count)!r}")
+    twice = max(names, key=names.count)
+    check(names.count(twice) == 1, f"{source.name}: two demonstrations have the same id {twice!r}")
     shape = Shape.of(demos[0])
     for demo in demos:
-        if wrong := fault(demo, shape):
-            raise ContractError(f"{source.name}: demonstration {demo.id} {wrong}")
-    _check_dimensions(source, shape)
+        wrong = fault(demo, shape)
+        check(not wrong, f"{source.name}: demonstration {demo.id} {wrong}")
+    _check_dimensions(source.name, source.gripper_dim, source.eef_dims, shape.action_dim or 0, shape.state_dim or 0)
     for first, again in zip(read, islice(source, most), strict=True):
-        if not _same_demo(first, again):
-            raise ContractError(f"{source.name}: demonstration {first.id} differs when it is read again")
+        check(_same_demo(first, again), f"{source.name}: demonstration {first.id} differs when it is read again")
     return ("fingerprint", "ids", "demonstrations", "dimensions", "repeat")
 
 
-def _check_dimensions(source: Source, shape: Shape) -> None:
-    gripper, eef = source.gripper_dim, source.eef_dims
-    if gripper is not None and not 0 <= gripper < (shape.action_dim or 0):
-        raise ContractError(f"{source.name}: gripper_dim {gripper} is outside the {shape.action_dim or 0} actions")
-    if eef is not None and not all(0 <= dim < (shape.state_dim or 0) for dim in eef):
-        raise ContractError(f"{source.name}: eef_dims {eef} are outside the {shape.state_dim or 0} state numbers")
+def _check_dimensions(
+    name: str, gripper: int | None, eef: Sequence[int] | None, action_dim: int, state_dim: int
+) -> None:
+    inside = gripper is None or 0 <= gripper < action_dim
+    check(inside, f"{name}: gripper_dim {gripper} is outside the {action_dim} actions")
+    inside = all(0 <= dim < state_dim for dim in eef or ())
+    check(inside, f"{name}: eef_dims {eef} are outside the {state_dim} state numbers")
 
 
 def _same_demo(a: Demo | UnreadableDemo, b: Demo | UnreadableDemo) -> bool:

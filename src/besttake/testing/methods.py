@@ -26,15 +26,14 @@ from besttake.scorers.apply import apply_scorers, cut, embed, needs_demos
 from besttake.scorers.base import Footage, Scorer, ScorerSpec
 from besttake.takes.draws import Draw
 from besttake.takes.scores import SCORERS
-from besttake.testing.components import check_close
+from besttake.testing.components import check, check_close
 from besttake.types import F32, F64, U8, Demo, EnvSpec, Start
 
 _TAKES = 4
+_WORLD = "testbed:pick"
 
 
-def check_arm(
-    arm: Arm, *, policy: str = "testbed:half", env: str = "testbed:pick", demos: str = "testbed:pick"
-) -> tuple[str, ...]:
+def check_arm(arm: Arm, *, policy: str = "testbed:half") -> tuple[str, ...]:
     """Check that ``arm`` keeps the contract of `Arm`, and return the names of the properties that hold.
 
     These are: its spec makes sense; a chunk is finite and has the right shape; the same take gives the same chunk,
@@ -42,9 +41,7 @@ def check_arm(
 
     Args:
         arm: The arm to check.
-        policy: URI of the policy to run. It must support what the arm needs.
-        env: URI of the environment to run it in.
-        demos: Demonstrations or a library; used only if the arm reads demonstrations.
+        policy: URI of the policy to run on the testbed. It must support what the arm needs.
 
     Raises:
         ContractError: A property is violated, or ``policy`` cannot run the arm.
@@ -54,8 +51,8 @@ def check_arm(
         raise ContractError(f"{name or 'an arm'}: it needs a name, and a control other than itself")
     if reason := unmet(model.spec, spec.needs):
         raise ContractError(f"{name}: check it with another policy, {reason}")
-    world, takes = _takes(env, model, name, score_camera=spec.score_camera)
-    library = open_or_build(demos, options=Options(max_demos=2)) if spec.library else None
+    world, takes = _takes(model, name, score_camera=spec.score_camera)
+    library = open_or_build(_WORLD, options=Options(max_demos=2)) if spec.library else None
 
     def chunks(requests: Sequence[Request]) -> F32:
         return _chunks(arm, model, world, library, requests)
@@ -112,9 +109,9 @@ def _copies(takes: Sequence[Request]) -> list[Request]:
     return [replace(take, memory=deepcopy(take.memory)) for take in takes]
 
 
-def _takes(uri: str, policy: Policy, arm: str, *, score_camera: bool) -> tuple[EnvSpec, list[Request]]:
+def _takes(policy: Policy, arm: str, *, score_camera: bool) -> tuple[EnvSpec, list[Request]]:
     """Takes that have come to different steps. They see the score camera only where the arm asks for it."""
-    env = registry.env(uri)
+    env = registry.env(_WORLD)
     try:
         spec, task = env.spec, env.spec.tasks[0].name
         cameras = tuple(dict.fromkeys((*policy.spec.cameras, *([spec.score_camera] if score_camera else []))))
@@ -135,94 +132,73 @@ def _takes(uri: str, policy: Policy, arm: str, *, score_camera: bool) -> tuple[E
 _TASK = "check"
 
 
-def check_scorer(scorer: Scorer, *, library: Library | None = None, atol: float = 0.0) -> tuple[str, ...]:
+def check_scorer(scorer: Scorer, *, atol: float = 0.0) -> tuple[str, ...]:
     """Check that ``scorer`` keeps the contract of `Scorer`, and return the names of the properties that hold.
 
-    It scores made-up takes. The properties are: scores are finite or NaN, and probabilities if its spec says so; the
-    same takes get the same scores, in any order; and a score depends neither on other takes (unless ``compares``), nor
-    on what follows its window (unless ``length``), nor on the order of the demonstrations.
+    It scores made-up takes against made-up demonstrations. The properties are: scores are finite or NaN, and
+    probabilities if its spec says so; the same takes get the same scores, in any order; and a score depends neither on
+    other takes (unless ``compares``), nor on what follows its window (unless ``length``), nor on the order of the
+    demonstrations.
 
     Args:
         scorer: The scorer to check.
-        library: Demonstrations to score against (default: four made-up ones).
         atol: Largest difference that the batch may make to a score; 0 asks for the same bits.
 
     Raises:
         ContractError: A property is violated.
     """
-    if library is None:
-        with tempfile.TemporaryDirectory() as directory:
-            first, last = (
-                build(_Squares(backwards), Hog(), Path(directory) / f"library {backwards}")
-                for backwards in (False, True)
-            )
-            held = check_scorer(scorer, library=first, atol=atol)
-            if not needs_demos(scorer):
-                return held
-            _check_file_order(scorer, first, last, atol)
-            return (*held, "files")
-    spec, view = scorer.spec, library.view(_TASK)
-    _check_spec(spec)
-    takes = _footage(library)
+    name = scorer.spec.name
+    _check_spec(scorer.spec)
+    with tempfile.TemporaryDirectory() as directory:
+        first, reordered = (build(_Squares(turn), Hog(), Path(directory) / f"{turn}") for turn in (False, True))
+        takes = _footage(first)
 
-    def scores(*starts: Sequence[Footage]) -> F64:
-        judged = apply_scorers([scorer], starts, view)
-        return np.array([np.asarray(one.scores[spec.name].values, np.float64) for start in judged for one in start])
+        def scores(takes: Sequence[Footage], library: Library = first) -> F64:
+            (judged,) = apply_scorers([scorer], [takes], library.view(_TASK))
+            return np.array([np.asarray(one.scores[name].values, np.float64) for one in judged])
 
+        held = _check_scores(scorer.spec, takes, scores, atol)
+        if needs_demos(scorer):
+            promise = f"{name}: a score depends on the order of the demonstrations"
+            _check_same(scores(takes), scores(takes, reordered), max(atol, 1e-9), promise)
+            held.append("files")
+    return tuple(held)
+
+
+def _check_scores(
+    spec: ScorerSpec, takes: list[Footage], scores: Callable[[Sequence[Footage]], F64], atol: float
+) -> list[str]:
+    """The properties of the scores of ``takes`` that hold."""
     whole = scores(takes)
-    if np.isinf(whole).any():
-        raise ContractError(f"{spec.name}: a score is infinite; give NaN where there is none")
-    if np.isnan(whole[:, :-1]).all():
-        raise ContractError(f"{spec.name}: no take got a score")
-    if spec.probability and np.any((whole < -1e-6) | (whole > 1 + 1e-6)):
-        raise ContractError(f"{spec.name}: a score is no probability (0 to 1), though the spec says so")
+    check(not np.isinf(whole).any(), f"{spec.name}: a score is infinite; give NaN where there is none")
+    check(not np.isnan(whole[:, :-1]).all(), f"{spec.name}: no take got a score")
+    outside = spec.probability and np.any((whole < -1e-6) | (whole > 1 + 1e-6))
+    check(not outside, f"{spec.name}: a score is no probability (0 to 1), though the spec says so")
     _check_same(whole, scores(takes), 0.0, f"{spec.name}: the same takes, other scores")
     _check_same(whole[::-1], scores(takes[::-1]), atol, f"{spec.name}: a score depends on the order of the takes")
     twins = scores([takes[0], takes[1], takes[0]])
     _check_same(twins[:1], twins[2:], atol, f"{spec.name}: the same take twice, two scores")
-    checks = ["spec", "scores", "repeat", "order", "twin"]
+    held = ["spec", "scores", "repeat", "order", "twin"]
     if not spec.compares:
         alone = np.concatenate([scores([take]) for take in takes])
         _check_same(whole, alone, atol, f"{spec.name}: a take alone is scored unlike among others (say compares=True)")
-        checks.append("batch")
+        held.append("batch")
     if not spec.length:
         short = scores([cut(take, 0) for take in takes])
-        _check_same(
-            whole[:, :1],
-            short[:, :1],
-            max(atol, 1e-9),
-            f"{spec.name}: a score depends on what follows its window (say length=True)",
-        )
-        checks.append("length")
-    return tuple(checks)
-
-
-def _check_file_order(scorer: Scorer, first: Library, last: Library, atol: float) -> None:
-    """The same demonstrations in two orders give the same scores."""
-    takes = _footage(first)
-    one, other = (
-        np.array(
-            [
-                score.scores[scorer.spec.name].values
-                for score in apply_scorers([scorer], [takes], library.view(_TASK))[0]
-            ]
-        )
-        for library in (first, last)
-    )
-    promise = f"{scorer.spec.name}: a score depends on the order of the demonstrations"
-    _check_same(np.asarray(one, np.float64), np.asarray(other, np.float64), max(atol, 1e-9), promise)
+        promise = f"{spec.name}: a score depends on what follows its window (say length=True)"
+        _check_same(whole[:, :1], short[:, :1], max(atol, 1e-9), promise)
+        held.append("length")
+    return held
 
 
 def _check_spec(spec: ScorerSpec) -> None:
-    if spec.name in SCORERS and spec.fingerprint != registry.scorer(spec.name).spec.fingerprint:
-        raise ContractError(f"{spec.name}: this is the name of a scorer of BestTake; give yours another")
-    if not spec.fingerprint:
-        raise ContractError(f"{spec.name}: the spec has no fingerprint, so kept scores could not be told from others")
+    taken = spec.name in SCORERS and spec.fingerprint != registry.scorer(spec.name).spec.fingerprint
+    check(not taken, f"{spec.name}: this is the name of a scorer of BestTake; give yours another")
+    check(spec.fingerprint, f"{spec.name}: the spec has no fingerprint, so kept scores could not be told from others")
 
 
 def _check_same(a: F64, b: F64, atol: float, promise: str) -> None:
-    if not np.array_equal(np.isnan(a), np.isnan(b)):
-        raise ContractError(f"{promise} (one of them is NaN)")
+    check(np.array_equal(np.isnan(a), np.isnan(b)), f"{promise} (one of them is NaN)")
     check_close(np.nan_to_num(a), np.nan_to_num(b), atol, promise)
 
 
