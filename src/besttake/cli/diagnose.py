@@ -242,8 +242,9 @@ def check_failed(result: Result, out: Path, *, allowed: bool) -> None:
 
     if result.cost.errors and not allowed:
         with Store.open(out) as store:
-            failed = Counter(row.error or "" for row in store.rows() if row.status == "error")
+            reasons = Counter(row.error or "" for row in store.rows() if row.status == "error")
+        ((most, _),) = reasons.most_common(1)
         raise RolloutError(
-            f"{result.cost.errors} takes failed, most by {max(failed, key=failed.__getitem__)[:200]}; `besttake runs show {out}` says why. To try them"
+            f"{result.cost.errors} takes failed, most by {most[:200]}; `besttake runs show {out}` says why. To try them"
             f" again: {command()} (to accept them, add `allow_failed`)"
         )
