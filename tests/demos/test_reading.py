@@ -55,13 +55,6 @@ def link_out(path, secret):
     path.symlink_to(target)
 
 
-def libero_hdf5(root, name="pick_demo.hdf5"):
-    with h5py.File(root / name, "w") as file:
-        group = file.create_group("data/demo_0")
-        group["actions"], group["obs/agentview_rgb"] = np.zeros((4, 7)), np.zeros((4, 8, 8, 3), np.uint8)
-    return root
-
-
 def video(root):
     (root / "pour" / "take").mkdir(parents=True)
     for number in range(2):
@@ -78,7 +71,7 @@ SETS = {
     "droid": lambda root: writers.droid(root, EPISODES),
     "maniskill": lambda root: writers.maniskill(root / "demos.h5", EPISODES),
     "zarr": lambda root: shutil.copytree(Path(__file__).parent / "fixtures" / "replay.zarr", root / "a.zarr"),
-    "hdf5": libero_hdf5,
+    "hdf5": lambda root: writers.libero_hdf5(root, EPISODES),
     "video": video,
 }
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import csv
 import os
 
-import av
 import numpy as np
 import pytest
+import writers
 from PIL import Image
 
 from besttake import registry
@@ -22,13 +22,7 @@ def picture(step):
 
 
 def video(path, length=12, fps=5):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=fps, options={"crf": "8"})
-        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-        for step in range(length):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(step))))
-        container.mux(stream.encode())
+    writers.write_video(path, np.stack([picture(step) for step in range(length)]), fps)
 
 
 def pictures(folder, length=12):

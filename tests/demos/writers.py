@@ -107,7 +107,7 @@ def hugging_face_libero(root: Path, episodes: Sequence[Episode], videos: bool = 
     features = {camera: _seen(episodes, "video" if videos else "image", names) for camera in cameras}
     features["observation.state"] = {"dtype": "float32", "shape": [8], "names": ["state"]}
     features["action"] = {"dtype": "float32", "shape": [7], "names": ["actions"]}
-    return v3(root, episodes, cameras, features, fps=10, videos=videos)
+    return v3(root, episodes, cameras, features, fps=10, codec="libx264" if videos else None)
 
 
 def openpi_libero(root: Path, episodes: Sequence[Episode]) -> Path:
@@ -154,33 +154,32 @@ def v3(
     features: Mapping[str, Any],
     *,
     fps: int,
-    videos: bool,
+    codec: str | None,
+    per_file: int = 1000,
     columns: tuple[str, str] = ("observation.state", "action"),
 ) -> Path:
-    """A LeRobotDataset v3.0, all episodes in one file of each kind."""
+    """A LeRobotDataset v3.0, ``per_file`` episodes in each table and video; without a ``codec``, pictures in tables."""
     tasks = list(dict.fromkeys(each.instruction for each in episodes))
-    rows = [
-        _table(each, number, tasks, fps, columns, {} if videos else cameras) for number, each in enumerate(episodes)
-    ]
-    listed, first = [], 0
-    for number, each in enumerate(episodes):
-        entry: dict[str, Any] = {
-            "episode_index": number, "tasks": [each.instruction], "length": len(each),
-            "data/chunk_index": 0, "data/file_index": 0, "dataset_from_index": first,
-            "dataset_to_index": first + len(each), "meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0,
-        }  # fmt: skip
-        for camera in cameras if videos else ():
-            entry[f"videos/{camera}/chunk_index"], entry[f"videos/{camera}/file_index"] = 0, 0
-            entry[f"videos/{camera}/from_timestamp"] = first / fps
-            entry[f"videos/{camera}/to_timestamp"] = (first + len(each)) / fps
-        listed.append(entry)
-        first += len(each)
-    for camera, own in cameras.items() if videos else ():
-        write_video(
-            root / "videos" / camera / "chunk-000" / "file-000.mp4",
-            np.concatenate([each.pictures[own][:-1] for each in episodes]), fps,
-        )  # fmt: skip
-    _parquet(root / "data" / "chunk-000" / "file-000.parquet", pa.concat_tables(rows))
+    listed, total, videos = [], 0, cameras if codec else {}
+    for file, start in enumerate(range(0, len(episodes), per_file)):
+        own, first, name = episodes[start : start + per_file], 0, f"chunk-000/file-{file:03d}"
+        for number, each in enumerate(own, start=start):
+            entry: dict[str, Any] = {
+                "episode_index": number, "tasks": [each.instruction], "length": len(each),
+                "data/chunk_index": 0, "data/file_index": file, "dataset_from_index": total,
+                "dataset_to_index": total + len(each), "meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0,
+            }  # fmt: skip
+            for camera in videos:
+                entry[f"videos/{camera}/chunk_index"], entry[f"videos/{camera}/file_index"] = 0, file
+                entry[f"videos/{camera}/from_timestamp"] = first / fps
+                entry[f"videos/{camera}/to_timestamp"] = (first + len(each)) / fps
+            listed.append(entry)
+            first, total = first + len(each), total + len(each)
+        for camera, view in videos.items():
+            pictures = np.concatenate([each.pictures[view][:-1] for each in own])
+            write_video(root / "videos" / camera / f"{name}.mp4", pictures, fps, codec or "")
+        rows = [_table(each, i, tasks, fps, columns, {} if codec else cameras) for i, each in enumerate(own, start)]
+        _parquet(root / "data" / f"{name}.parquet", pa.concat_tables(rows))
     _parquet(root / "meta" / "episodes" / "chunk-000" / "file-000.parquet", pa.Table.from_pylist(listed))
     named = pa.table({"task_index": pa.array(range(len(tasks)), pa.int64()), "__index_level_0__": tasks})
     kinds = {"task_index": ("task_index", "int64", "int64"), "__index_level_0__": (None, "unicode", "object")}
@@ -193,10 +192,10 @@ def v3(
     }  # fmt: skip
     _parquet(root / "meta" / "tasks.parquet", named.replace_schema_metadata({"pandas": json.dumps(pandas)}))
     info = {
-        "codebase_version": "v3.0", "robot_type": "panda", "total_episodes": len(episodes), "total_frames": first,
+        "codebase_version": "v3.0", "robot_type": "panda", "total_episodes": len(episodes), "total_frames": total,
         "total_tasks": len(tasks), "chunks_size": 1000, "fps": fps, "splits": {"train": f"0:{len(episodes)}"},
         "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
-        "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4" if videos else None,
+        "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4" if codec else None,
         "features": {**features, **_counters()}, "data_files_size_in_mb": 100, "video_files_size_in_mb": 500,
     }  # fmt: skip
     (root / "meta" / "info.json").write_text(json.dumps(info, indent=4))
@@ -523,6 +522,11 @@ def droid(root: Path, episodes: Sequence[Episode], failed: Sequence[int] = (), u
         if number not in unfinished:
             (folder / f"metadata_AUTOLab+{number}.json").write_text(json.dumps(about))
     return root
+
+
+def steps_shown(frames: Array, pictures: Array) -> list[int]:
+    """Which step each of the frames shows: a codec changes them, and small ones more than from step to step."""
+    return [int(np.argmin([np.abs(frame - each.astype(int)).mean() for each in pictures])) for frame in frames]
 
 
 def jpeg(image: Array) -> bytes:

@@ -29,7 +29,7 @@ from besttake.demos.base import (
 )
 from besttake.demos.layout import DataHints, Layout, layout_of
 from besttake.demos.library import Library
-from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryContent, LibraryWriter, writing
+from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryHead, LibraryWriter, writing
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import LibraryError
 from besttake.types import F32, U8, Demo
@@ -146,9 +146,7 @@ class _LibraryBuilder:
                     self._add(writer, item)
             if not self._demos:
                 _fail_empty(self._source, self._left_out)
-            stored = self._encoder.arrays() if isinstance(self._encoder, Fitted) else None
-            shows = self._source.uri if isinstance(self._source, CameraSource) else None
-            writer.finish(self._content(), stored, self._source.name, shows)
+            writer.finish(self._head(), self._encoder.arrays() if isinstance(self._encoder, Fitted) else None)
 
     def _refuse(self, name: str, reason: str) -> None:
         if not self._options.skip_bad:
@@ -241,16 +239,17 @@ class _LibraryBuilder:
                 if size is not None and not -size <= dim < size:
                     raise LibraryError(f"{self._source.name}: {option} {dim} is outside {of} of {size} numbers")
 
-    def _content(self) -> LibraryContent:
+    def _head(self) -> LibraryHead:
         source, options, spec, layout = self._source, self._options, self._encoder.spec, self._layout
         assert self._shape is not None
         uri = options.encoder_uri or spec.name
         encoder = EncoderHead(uri=uri, name=spec.name, dim=spec.dim, fingerprint=spec.fingerprint)
-        return LibraryContent(
+        return LibraryHead(
             format=FORMAT, source_fingerprint=source.fingerprint, encoder=encoder, camera=source.camera, fps=source.fps,
             stride=options.stride, pad=options.pad, **asdict(self._shape), gripper_dim=layout.gripper_dim,
             eef_dims=layout.eef_dims, event_config=layout.events, demos=tuple(self._demos),
-            left_out=tuple(self._left_out), notes=self._notes(),
+            left_out=tuple(self._left_out), notes=self._notes(), source=source.name,
+            shows=source.uri if isinstance(source, CameraSource) else None,
         )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ episode and lists them in ``meta/episodes.jsonl``. Both describe features, rate 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from besttake.demos.base import Episodes, choose_camera, match_cameras, missing_notes, uri_again
 from besttake.demos.reading import (
@@ -48,6 +48,25 @@ _ACTIONS = ("action", "actions")
 _OLD_CHUNK = 1000
 
 
+class _Feature(BaseModel):
+    dtype: str
+    names: Any = None
+    shape: Any = None
+
+
+class _Info(BaseModel):
+    """``meta/info.json``."""
+
+    model_config = ConfigDict(strict=True)
+
+    codebase_version: str
+    fps: float = Field(gt=0, lt=1e6)
+    features: dict[str, _Feature]
+    data_path: str
+    video_path: str | None = None
+    chunks_size: int = Field(_OLD_CHUNK, ge=1)
+
+
 @dataclass(frozen=True)
 class EpisodeEntry:
     """An episode of a data set; ``row`` is its metadata, including the files that hold it."""
@@ -60,14 +79,12 @@ class EpisodeEntry:
 
 @dataclass(frozen=True)
 class Meta:
-    """The metadata of a data set. ``version`` is 2 or 3; ``features`` have a ``dtype`` each."""
+    """The metadata of a data set. ``version`` is 2 or 3."""
 
     root: Path
     name: str
     version: int
-    fps: float
-    features: Mapping[str, Mapping[str, Any]]
-    info: Mapping[str, Any]
+    info: _Info
 
     @classmethod
     def read(cls, root: Path, name: str) -> Meta:
@@ -76,71 +93,63 @@ class Meta:
         path = root / "meta" / "info.json"
         if not path.is_file():
             raise LibraryError(f"{name} is not a LeRobotDataset (it has no meta/info.json)")
-        info = read_json(path, name)
-        version = info.get("codebase_version")
-        if not isinstance(version, str):
-            raise LibraryError(f"{name}: meta/info.json is damaged (it has no codebase_version)")
-        if not version.startswith(("v2.", "v3.")):
-            raise LibraryError(f"{name} is a LeRobotDataset {version[:20]}; v2.0, v2.1 and v3.0 can be read")
-        fps, features = info.get("fps"), info.get("features")
-        if isinstance(fps, bool) or not isinstance(fps, int | float) or not 0 < fps < 1e6:
-            raise LibraryError(f"{name}: meta/info.json is damaged (fps is {str(fps)[:40]})")
-        if not isinstance(info.get("data_path"), str):
-            raise LibraryError(f"{name}: meta/info.json is damaged (data_path is not a text)")
-        if not isinstance(features, dict) or not all(
-            isinstance(value, dict) and isinstance(value.get("dtype"), str) for value in features.values()
-        ):
-            raise LibraryError(f"{name}: meta/info.json is damaged (features have no dtype)")
-        return cls(root, name, int(version[1]), float(fps), features, info)
+        try:
+            info = _Info.model_validate(read_json(path, name))
+        except ValidationError as error:
+            first = error.errors()[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise LibraryError(f"{name}: meta/info.json is damaged ({why:.200})") from error
+        if not info.codebase_version.startswith(("v2.", "v3.")):
+            raise LibraryError(
+                f"{name} is a LeRobotDataset {info.codebase_version[:20]}; v2.0, v2.1 and v3.0 can be read"
+            )
+        return cls(root, name, int(info.codebase_version[1]), info)
 
     @property
     def cameras(self) -> list[str]:
         """The features that are pictures."""
-        cameras = [key for key, value in self.features.items() if value["dtype"] in ("video", "image")]
+        cameras = [key for key, feature in self.info.features.items() if feature.dtype in ("video", "image")]
         if not cameras:
             raise LibraryError(f"{self.name} has no camera among its features")
         return cameras
 
     def is_video(self, camera: str) -> bool:
         """Whether the pictures of ``camera`` are in video files, not in the table."""
-        return bool(self.features[camera]["dtype"] == "video")
+        return self.info.features[camera].dtype == "video"
 
     def dims(self, key: str | None) -> list[str]:
         """The names of a feature's components; empty unless every component has one."""
-        names = None if key is None else self.features[key].get("names")
+        if key is None:
+            return []
+        names, shape = self.info.features[key].names, self.info.features[key].shape
         if isinstance(names, dict):
             names = next(iter(names.values()), None)
-        if key is None or not isinstance(names, list):
-            return []
-        shape = self.features[key].get("shape")
-        size = shape[0] if isinstance(shape, list) and len(shape) == 1 else None
-        return [str(each) for each in names] if len(names) == size else []
+        return [str(each) for each in names] if isinstance(names, list) and [len(names)] == shape else []
 
     def episodes(self) -> list[EpisodeEntry]:
         """All episodes, by number."""
         try:
-            rows = self._rows()
             episodes = [
                 EpisodeEntry(int(row["episode_index"]), _first(row.get("tasks")), int(row["length"]), row)
-                for row in rows
+                for row in self._rows()
             ]
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise LibraryError(
                 f"{self.name}: its list of episodes is damaged ({type(error).__name__}: {error})"
             ) from error
-        if not episodes:
-            raise LibraryError(f"{self.name} lists no episodes under meta/")
-        if any(episode.length < 0 for episode in episodes):
-            raise LibraryError(f"{self.name}: its list of episodes is damaged (a length below 0)")
+        if not episodes or any(episode.length < 0 for episode in episodes):
+            raise LibraryError(f"{self.name}: its list of episodes under meta/ is empty or damaged")
         return sorted(episodes, key=lambda episode: episode.number)
 
     def data_file(self, episode: EpisodeEntry) -> Path:
         """The table that holds ``episode``."""
-        return self._file("data_path", episode, "data", {})
+        return self._file(self.info.data_path, episode, "data", {})
 
     def video_file(self, episode: EpisodeEntry, camera: str) -> Path:
         """The video that holds what ``camera`` saw in ``episode``."""
-        return self._file("video_path", episode, f"videos/{camera}", {"video_key": camera})
+        if self.info.video_path is None:
+            raise Unreadable("has no video_path in meta/info.json")
+        return self._file(self.info.video_path, episode, f"videos/{camera}", {"video_key": camera})
 
     def video_start(self, episode: EpisodeEntry, camera: str) -> float:
         """Where ``episode`` begins in its video file, in seconds."""
@@ -163,28 +172,21 @@ class Meta:
                 inside(self.root, path)
                 columns = [c for c in pq.read_schema(path).names if not c.startswith("stats/")]
                 rows += pq.read_table(path, columns=columns).to_pylist()
-            except (OSError, pa.ArrowException) as error:
-                raise LibraryError(
-                    f"{self.name}: meta/episodes/{path.name} is damaged ({type(error).__name__})"
-                ) from error
-            except Unreadable as error:
-                raise LibraryError(f"{self.name}: meta/episodes/{path.name} {error}") from error
+            except (OSError, pa.ArrowException, Unreadable) as error:
+                raise LibraryError(f"{self.name}: meta/episodes/{path.name} is damaged ({one_line(error)})") from error
         return rows
 
     def _file(self, pattern: str, episode: EpisodeEntry, columns: str, more: Mapping[str, str]) -> Path:
-        named = self.info.get(pattern)
-        if not isinstance(named, str):
-            raise Unreadable(f"has no {pattern} in meta/info.json")
         values: dict[str, int | str] = {**more, "episode_index": episode.number}
         try:
             if self.version == 2:
-                values["episode_chunk"] = episode.number // int(self.info.get("chunks_size") or _OLD_CHUNK)
+                values["episode_chunk"] = episode.number // self.info.chunks_size
             else:
                 values["chunk_index"] = int(episode.row[f"{columns}/chunk_index"])
                 values["file_index"] = int(episode.row[f"{columns}/file_index"])
-        except (KeyError, TypeError, ValueError, ArithmeticError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise Unreadable(f"does not say which file of {columns} it is in") from None
-        return inside(self.root, filled(named, values))
+        return inside(self.root, filled(pattern, values))
 
 
 @dataclass(frozen=True)
@@ -258,8 +260,8 @@ class _LeRobotReader:
         return table
 
     def _video(self, episode: EpisodeEntry, camera: str, step: int, count: int, largest: int) -> U8:
-        start = self.meta.video_start(episode, camera) + step / self.meta.fps
-        return video_slice(self.meta.video_file(episode, camera), start, count, self.meta.fps, largest)
+        start = self.meta.video_start(episode, camera) + step / self.meta.info.fps
+        return video_slice(self.meta.video_file(episode, camera), start, count, self.meta.info.fps, largest)
 
     def _picture(self, value: Any, largest: int) -> U8:
         if isinstance(value, Mapping) and isinstance(value.get("bytes"), bytes):
@@ -270,9 +272,8 @@ class _LeRobotReader:
 
     def fingerprint(self) -> str:
         """A hash of the metadata and of the names and sizes of data and videos, without reading the latter."""
-        parts = [dict(self.meta.info), self.camera, self.state, self.action, self.size]
-        digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode())
-        for pattern in ("*.parquet", "*.jsonl"):
+        digest = hashlib.sha256(repr((self.camera, self.state, self.action, self.size)).encode())
+        for pattern in ("info.json", "*.parquet", "*.jsonl"):
             for path in sorted((self.root / "meta").rglob(pattern)):
                 if path.is_file() and "stats" not in path.name:
                     digest.update(path.read_bytes())
@@ -326,12 +327,13 @@ def make(
     states, actions = _feature(meta, state, _STATES), _feature(meta, action, _ACTIONS)
     kept = {f"episode {one.number}": one for one in meta.episodes()[chosen]}
     reader = _LeRobotReader(root, meta, kept, stored, states, actions, read.whole("size", size))
-    note = f"a LeRobotDataset {meta.info['codebase_version']} of {len(kept)} episodes"
+    notes = [f"a LeRobotDataset {meta.info.codebase_version} of {len(kept)} episodes"]
+    notes += missing_notes(meta.info.features, state=states, action=actions)
     axes = [_only(meta.dims(states), partial(eq, axis)) for axis in "xyz"]
     return LeRobotDemos(
         reader, meta.cameras, cameras, read.uri,
         uri_again("lerobot", root, camera=camera, state=state, action=action, episodes=episodes, size=size, map=map),
-        called, meta.fps, reader.fingerprint(), (note, *missing_notes(meta.features, state=states, action=actions)),
+        called, meta.info.fps, reader.fingerprint(), tuple(notes),
         gripper_dim=_only(meta.dims(actions), lambda dim: "gripper" in dim.lower()),
         eef_dims=None if None in axes else tuple(axis for axis in axes if axis is not None),
     )  # fmt: skip
@@ -362,9 +364,9 @@ def _download(repo: str, camera: str | None, cameras: Mapping[str, str], revisio
 def _feature(meta: Meta, wanted: str | None, usual: Sequence[str]) -> str | None:
     """The feature ``wanted``, else the first of the ``usual`` ones that exists; None if there is none."""
     if wanted is None:
-        return next((key for key in usual if key in meta.features), None)
-    if wanted not in meta.features:
-        raise LibraryError(f"{meta.name} has no feature {wanted}; it has {', '.join(meta.features)}")
+        return next((key for key in usual if key in meta.info.features), None)
+    if wanted not in meta.info.features:
+        raise LibraryError(f"{meta.name} has no feature {wanted}; it has {', '.join(meta.info.features)}")
     return wanted
 
 

@@ -270,7 +270,10 @@ def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
             for frame in container.decode(stream):
                 seconds = float(frame.pts * stream.time_base) if frame.pts is not None else 0.0
                 if seconds >= start - slack:
-                    yield seconds, _upright(frame.to_image(), getattr(frame, "rotation", 0))
+                    # Phones store the raw picture and how they were held.
+                    turned = getattr(frame, "rotation", 0) % 360
+                    image = frame.to_image()
+                    yield seconds, image.rotate(turned, expand=True) if turned in (90, 180, 270) else image
     except Unreadable:
         raise
     except Exception as error:  # the library raises more than its own errors at damaged files
@@ -283,12 +286,3 @@ def _opened(path: Path) -> Any:
 
     av.logging.set_level(av.logging.PANIC)
     return av.open(str(path.resolve()), container_options=_OPENING, metadata_errors="replace")
-
-
-def _upright(image: Any, degrees: int) -> Any:
-    """Rotate an image as its rotation tag says: phones store the raw picture and how they were held."""
-    from PIL import Image
-
-    turns = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
-    turn = turns.get(degrees % 360)
-    return image if turn is None else image.transpose(turn)

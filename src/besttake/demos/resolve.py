@@ -25,8 +25,6 @@ from besttake.errors import LibraryError, MissingExtra
 from besttake.files import cache_dir
 
 DEFAULT_ENCODER = "pixels"
-_MARKS = {"lerobot": ("meta/info.json",), "run": ("run.json",), "zarr": (".zgroup", "zarr.json", ".zmetadata")}
-"""Files that tell the format of a directory."""
 KNOWN = {
     "lerobot": "a LeRobotDataset (meta/info.json)",
     "run": "a run of BestTake (run.json)",
@@ -39,6 +37,13 @@ KNOWN = {
     "video": "videos or folders of pictures",
 }
 """The formats by scheme, in the order in which they are tried."""
+_MARKS = {
+    "lerobot": ("meta/info.json",),
+    "run": ("run.json",),
+    "rlds": ("features.json",),
+    "zarr": (".zgroup", "zarr.json", ".zmetadata"),
+}
+"""Files that tell the format of a directory."""
 _FOLDERS_ABOVE = 4
 """tfds keeps a data set in NAME/CONFIG/VERSION of its directory, which may lie in another one."""
 _DEEPEST = 8
@@ -141,15 +146,17 @@ def _of_file(path: Path) -> str | None:
 
 
 def _of_directory(path: Path) -> str | None:
-    for scheme, marks in _MARKS.items():
-        if any((path / mark).is_file() for mark in marks):
-            return scheme
-    if newest_version(path) is not None:
-        return "rlds"
+    scheme = next((s for s, marks in _MARKS.items() if any((path / mark).is_file() for mark in marks)), None)
+    if scheme is not None or newest_version(path) is not None:
+        return scheme or "rlds"
     if _has_droid(path):
         return "droid"
-    inner = sorted(p for p in path.glob("*") if p.suffix in hdf5.SUFFIXES and p.is_file())
+    inner = _hdf5_in(path)
     return _of_hdf5(inner[0]) if inner else None
+
+
+def _hdf5_in(path: Path) -> list[Path]:
+    return sorted(p for p in path.glob("*") if p.suffix in hdf5.SUFFIXES and p.is_file())
 
 
 def _of_hdf5(path: Path) -> str | None:
@@ -186,8 +193,7 @@ def _has_videos(path: Path) -> bool:
 
 
 def _holds_set(path: Path, depth: int) -> bool:
-    marks = ("meta/info.json", "features.json", ".zgroup", "zarr.json", "*.hdf5", "*.h5")
-    if any(next(path.glob(mark), None) is not None for mark in marks):
+    if _hdf5_in(path) or any((path / mark).is_file() for marks in _MARKS.values() for mark in marks):
         return True
     return depth > 0 and any(_holds_set(p, depth - 1) for p in _folders_in(path))
 

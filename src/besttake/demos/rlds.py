@@ -64,14 +64,6 @@ _KNOWN = (("libero", 20.0, -1), ("bridge", 5.0, 1), ("droid", 15.0, -1), ("fract
 
 
 @dataclass(frozen=True)
-class Feature:
-    """A leaf of ``features.json`` under ``steps``: its kind, ``image``, ``text`` or ``tensor``, and its shape."""
-
-    kind: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class _RldsReader:
     """Reads the episodes of one split by ``SHARD@BYTE``; a damaged shard is one key without a place."""
 
@@ -148,26 +140,26 @@ def make(
         raise LibraryError(f"{name} is not an RLDS data set (there is no features.json in it)")
     features = _features(read_json(root / "features.json", name), name)
     named = read.mapping("map", map)
-    cameras = [key for key, feature in features.items() if feature.kind == "image" and feature.shape[-1:] == (3,)]
+    cameras = [key for key, (kind, shape) in features.items() if kind == "image" and shape[-1:] == (3,)]
     if not cameras:
         raise LibraryError(f"{name} has no pictures among its observations")
     stored, called = choose_camera(cameras, camera, named, name)
     shards = _shards(root, split, name)
-    tensors = [key for key, feature in features.items() if feature.kind == "tensor"]
+    tensors = [key for key, (kind, _) in features.items() if kind == "tensor"]
     states = choose_columns(tensors, state, _STATES, name)
     actions = choose_columns(tensors, action, _ACTIONS, name)
     text = next((key for key in _INSTRUCTIONS if key in features), None)
     reader = _RldsReader(root, shards, stored, states, actions, text, read.whole("size", size))
     set_name = shards[0].name.split(".tfrecord-")[0].rpartition("-")[0]
     fingerprint = digest((root / "features.json", *shards), stored, states, actions, text, reader.size)
-    kind, rate, sign = _known(set_name, root)
+    known, rate, sign = _known(set_name, root)
     said = _rate_said(root)
     if fps is None and said is None and rate is None:
         raise LibraryError(f"{name} does not say how many steps a second it was recorded at; add ?fps=… (Bridge has 5)")
-    fps_used, rate_note = frame_rate(read, fps, said, rate or 0.0, f"as {kind} has")
+    fps_used, rate_note = frame_rate(read, fps, said, rate or 0.0, f"as {known} has")
     notes = [f"an RLDS data set, {set_name} in {root.name}, split {split} in {len(shards)} files", *rate_note]
     notes += missing_notes(features, state=states, action=actions)
-    width = sum(int(np.prod(features[key].shape)) for key in actions or ())
+    width = sum(int(np.prod(features[key][1])) for key in actions or ())
     is_pose = rate is not None and width == 7  # else seven numbers may as well be seven joints
     return Episodes(
         reader, cameras, named, name,
@@ -208,9 +200,9 @@ def _known(name: str, root: Path) -> tuple[str, float | None, int | None]:
     return "", None, None
 
 
-def _features(described: Mapping[str, Any], name: str) -> dict[str, Feature]:
-    """The features of a step by their path, ``observation/image`` …"""
-    leaves: dict[str, Feature] = {}
+def _features(described: Mapping[str, Any], name: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The kind (``image``, ``text`` or ``tensor``) and shape of a step's features by path, ``observation/image`` …"""
+    leaves: dict[str, tuple[str, tuple[int, ...]]] = {}
 
     def walk(node: Any, path: str, depth: int) -> None:
         if not isinstance(node, dict) or depth > _DEEP:
@@ -218,19 +210,18 @@ def _features(described: Mapping[str, Any], name: str) -> dict[str, Feature]:
         inner = node.get("featuresDict")
         if isinstance(inner, dict) and isinstance(inner.get("features"), dict):
             for key, child in inner["features"].items():
-                walk(child, f"{path}/{key}" if path else str(key), depth + 1)
+                walk(child, f"{path}/{key}", depth + 1)
         elif isinstance(node.get("sequence"), dict):
             walk(node["sequence"].get("feature"), path, depth + 1)
         else:
             for kind in ("image", "text", "tensor"):
-                if isinstance(node.get(kind), dict):
-                    leaves[path] = Feature(kind, _shape(node[kind]))
+                if isinstance(node.get(kind), dict) and path.startswith("/steps/"):
+                    leaves[path.removeprefix("/steps/")] = kind, _shape(node[kind])
 
     walk(described, "", 0)
-    steps = {path.removeprefix("steps/"): leaf for path, leaf in leaves.items() if path.startswith("steps/")}
-    if not steps:
+    if not leaves:
         raise LibraryError(f"{name}: features.json describes no steps; this is not RLDS")
-    return steps
+    return leaves
 
 
 def _shape(node: Mapping[str, Any]) -> tuple[int, ...]:

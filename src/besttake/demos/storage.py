@@ -28,8 +28,6 @@ FORMAT = 1
 FILE = "library.json"
 PICTURE_PX = 128
 _NPY_HEADER = 128
-_BESIDE = ("source", "shows", "fingerprint")
-"""Fields that the fingerprint does not cover."""
 
 
 class _Part(BaseModel):
@@ -64,10 +62,11 @@ class DemoHead(_Part):
     source: dict[str, Any]
 
 
-class LibraryContent(_Part):
-    """The part of the head that, with the files, defines the fingerprint of a library.
+class LibraryHead(_Part):
+    """All of ``library.json``, which is sealed with a checksum (`files.sealed_json`).
 
-    ``notes`` are remarks for the user: what was assumed about the data.
+    ``notes`` are remarks for the user: what was assumed about the data. ``shows`` is the URI of a source that can show
+    its cameras to a policy. The ``fingerprint`` covers all but the name of the ``source`` and what it ``shows``.
     """
 
     format: int
@@ -85,29 +84,12 @@ class LibraryContent(_Part):
     demos: tuple[DemoHead, ...]
     left_out: tuple[UnreadableDemo, ...]
     notes: tuple[str, ...] = ()
-
-
-class LibraryHead(LibraryContent):
-    """All of ``library.json``. ``shows`` is the URI of a source that can show its cameras to a policy.
-
-    The ``fingerprint`` covers the content and the files. The file is sealed with a checksum (`files.sealed_json`).
-    """
-
-    files: dict[str, StoredFile]
+    files: dict[str, StoredFile] = {}
     source: str
     shows: str | None = None
-    fingerprint: str
+    fingerprint: str = ""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @classmethod
-    def of(
-        cls, content: LibraryContent, files: Mapping[str, StoredFile], source: str, shows: str | None
-    ) -> LibraryHead:
-        """The head of a new library, with its fingerprint."""
-        parts = {**content.model_dump(), "files": {name: file.model_dump() for name, file in files.items()}}
-        head = cls(**parts, source=source, shows=shows, fingerprint="")
-        return head.model_copy(update={"fingerprint": _fingerprint(head.model_dump())})
 
     @classmethod
     def read(cls, directory: Path) -> LibraryHead:
@@ -150,12 +132,6 @@ class LibraryHead(LibraryContent):
 
 def _damaged(path: Path, why: str | None) -> LibraryError:
     return LibraryError(f"{path} is damaged ({why}); build the library again")
-
-
-def _fingerprint(values: Mapping[str, Any]) -> str:
-    """The sha256 over the content and the files of a library."""
-    parts = {name: value for name, value in values.items() if name not in _BESIDE}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 class GrowingArray:
@@ -217,13 +193,8 @@ class LibraryWriter:
             self._pictures.write(buffer.getvalue())
             self._ends.append(self._pictures.tell())
 
-    def finish(
-        self, content: LibraryContent, encoder: Mapping[str, NDArray[Any]] | None, source: str, shows: str | None
-    ) -> None:
-        """Write ``library.json`` with the sha256 of every file, and put the directory in its place.
-
-        The fingerprint covers ``content`` and all files, not the name of the ``source`` nor what it ``shows``.
-        """
+    def finish(self, head: LibraryHead, encoder: Mapping[str, NDArray[Any]] | None) -> None:
+        """Write ``library.json`` with the sha256 of every file, and put the directory in its place."""
         self.close()
         np.save(self.path / "picture_ends.npy", np.array(self._ends, np.int64))
         if encoder is not None:
@@ -235,7 +206,10 @@ class LibraryWriter:
             path.name: StoredFile(size=path.stat().st_size, sha256=sha256_of(path))
             for path in sorted(self.path.iterdir())
         }
-        LibraryHead.of(content, files, source, shows).write(self.path)
+        head = head.model_copy(update={"files": files})
+        content = json.dumps(head.model_dump(exclude={"source", "shows", "fingerprint"}), sort_keys=True)
+        fingerprint = hashlib.sha256(content.encode()).hexdigest()
+        head.model_copy(update={"fingerprint": fingerprint}).write(self.path)
         _replace_directory(self.path, self.out)
 
     def close(self) -> None:

@@ -58,12 +58,12 @@ class TorchEncoder:
     """One or more towers side by side: features concatenated, then L2-normalised."""
 
     def __init__(
-        self, name: str, towers: Sequence[Tower], *, device: str = "auto", batch: int = 8, notes: Sequence[str] = ()
+        self, name: str, towers: Sequence[Tower], *, device: str, batch: str | int, notes: Sequence[str] = ()
     ) -> None:
         self._torch, self._towers = need("torch", name), tuple(towers)
         self._device = pick_device(self._torch, device)
         # A CPU gains nothing by a batch, and a group that is filled up would cost as much as a whole one.
-        self._batch = 1 if self._device.type == "cpu" else batch
+        self._batch = 1 if self._device.type == "cpu" else Reader(name).whole("batch", batch)
         digest = hashlib.sha256()
         for tower in self._towers:
             tower.module.eval().requires_grad_(False)
@@ -138,11 +138,10 @@ def _make_towers(name: str, rest: str, *, device: str = "auto", batch: str | int
     checkpoints = rest.split(",") if rest and len(kinds) > 1 else [rest] * len(kinds)
     if len(checkpoints) != len(kinds):
         raise ComponentError(f"dinov2+siglip:{rest}: write two checkpoints, dinov2+siglip:DINOV2,SIGLIP, or none")
-    size = Reader(name).whole("batch", batch)
     towers = [
         _dinov2(each) if kind == "dinov2" else _siglip(each) for kind, each in zip(kinds, checkpoints, strict=True)
     ]
-    return TorchEncoder(name, towers, device=device, batch=size)
+    return TorchEncoder(name, towers, device=device, batch=batch)
 
 
 make, make_dinov2, make_siglip = (partial(_make_towers, name) for name in ("dinov2+siglip", "dinov2", "siglip"))
@@ -188,7 +187,6 @@ def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", bat
     """A vision model loaded by ``transformers.AutoModel``; never runs code from the repository."""
     if not rest:
         raise ComponentError("hf: names no model; write hf:ORG/NAME or hf:DIRECTORY")
-    images_at_once = Reader(f"hf:{rest}").whole("batch", batch)
     transformers = need("transformers", f"the encoder hf:{rest}")
     try:
         config = transformers.AutoConfig.from_pretrained(rest, revision=revision, trust_remote_code=False)
@@ -209,15 +207,16 @@ def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", bat
         rest, model.float(), lambda pixels: _pool(model, pixels, rest), size or 224, mean, std, "pooler or mean"
     )
     notes = () if revision or "/" not in rest else ("the revision is not pinned: add ?revision=COMMIT",)
-    return TorchEncoder(f"hf:{rest}", (tower,), device=device, batch=images_at_once, notes=notes)
+    return TorchEncoder(f"hf:{rest}", (tower,), device=device, batch=batch, notes=notes)
 
 
 def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
     """A timm model with its pretrained weights, or with those in the safetensors file ``weights``."""
     if not rest:
         raise ComponentError("timm: names no model; write timm:NAME, e.g. timm:vit_small_patch14_dinov2")
-    images_at_once = Reader(f"timm:{rest}").whole("batch", batch)
-    _check_no_pickle(rest)
+    kind, _, place = rest.partition(":")
+    if kind == "local-dir" and not (Path(place) / "model.safetensors").is_file():
+        raise ComponentError(f"timm:{rest}: no model.safetensors in {place} (no pickle is read)")
     timm = need("timm", f"the encoder timm:{rest}", "timm")
     # timm drops a classifier head that the file has and we do not ask for only on its way to "pretrained" weights.
     source = {} if weights is None else {"pretrained_cfg_overlay": {"file": weights}}
@@ -229,14 +228,7 @@ def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", ba
         raise hub_failure(f"timm:{rest}", error) from None
     settings = timm.data.resolve_model_data_config(model)
     tower = Tower(rest, model, model, settings["input_size"][-1], settings["mean"], settings["std"], "timm")
-    return TorchEncoder(f"timm:{rest}", (tower,), device=device, batch=images_at_once)
-
-
-def _check_no_pickle(rest: str) -> None:
-    """ComponentError when timm would have to unpickle weights of a directory, which old versions do without a guard."""
-    kind, _, place = rest.partition(":")
-    if kind == "local-dir" and not (Path(place) / "model.safetensors").is_file():
-        raise ComponentError(f"timm:{rest}: no model.safetensors in {place} (no pickle is read)")
+    return TorchEncoder(f"timm:{rest}", (tower,), device=device, batch=batch)
 
 
 def _pool(model: Any, pixels: Any, name: str) -> Any:
@@ -302,5 +294,4 @@ def make_efficientnet(rest: str, *, device: str = "auto", batch: str | int = 32)
         return model.extract_features(pixels).mean(dim=(2, 3))
 
     tower = Tower("efficientnet-lite0", model, forward, 224, IMAGENET_MEAN, IMAGENET_STD, "mean over positions")
-    size = Reader("efficientnet-lite0").whole("batch", batch)
-    return TorchEncoder("efficientnet-lite0", (tower,), device=device, batch=size, notes=(_STAND_IN,))
+    return TorchEncoder("efficientnet-lite0", (tower,), device=device, batch=batch, notes=(_STAND_IN,))

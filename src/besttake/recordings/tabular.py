@@ -68,7 +68,9 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
         own = tuple(names) == (*OWN, "file")
         read = _Read({} if own else {name: [] for name in _unread(names, chosen)})
         for number, row in chain((first,), rows):
-            if kind in _LINES and _holds_no_outcome(path, number, row, chosen, columns or {}):
+            failed = any(_text(row.get(column)) for column in chosen.get("error", ()))
+            # Lines may also hold settings, a summary or the beginning of an episode.
+            if kind in _LINES and chosen["success"][0] not in row and not failed:
                 read.left_out.append(number)
                 continue
             read.add(row, _episode(path, number, row, chosen, own))
@@ -191,24 +193,6 @@ def _names_in(path: Path) -> list[str]:
         if len(names) > _MOST_NAMES:
             raise UnknownFormat(f"{path}: more than {_MOST_NAMES} names in {number} lines are no table of outcomes")
     return list(names)
-
-
-def _holds_no_outcome(
-    path: Path, number: int, row: Row, chosen: Mapping[str, tuple[str, ...]], named: Mapping[str, str]
-) -> bool:
-    """Whether a line of JSON is not an episode but settings, a summary or the beginning of an episode.
-
-    IngestError if it uses a different name for a column of the other lines, since matching them would be a guess.
-    """
-    for word, columns in chosen.items():
-        if word not in named and not any(column in row for column in columns):
-            other = next((name for name in row if name.strip().lower() in NAMES[word]), None)
-            if other is not None and other not in {c for own in chosen.values() for c in own}:
-                raise IngestError(
-                    f"{path}: line {number} has {other!r} where other lines have {columns[0]!r} for the {word}; "
-                    "call it the same in all lines, or make them two files"
-                )
-    return chosen["success"][0] not in row and not any(_text(row.get(c)) for c in chosen.get("error", ()))
 
 
 def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

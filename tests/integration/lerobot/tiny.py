@@ -117,33 +117,20 @@ def qwen_tokenizer() -> PreTrainedTokenizerFast:
 
 def make_smolvla(directory: Path, wide: bool = False, **settings) -> None:
     save(
-        directory,
-        "smolvla",
-        vlm_model_name=str(smolvlm(directory.parent / f"{directory.name}-vlm", 8 if wide else 1)),
-        load_vlm_weights=False,
-        chunk_size=CHUNK,
-        n_action_steps=4,
-        num_vlm_layers=2,
-        num_steps=3,
-        resize_imgs_with_padding=(32, 32),
-        **settings,
-    )
+        directory, "smolvla", vlm_model_name=str(smolvlm(directory.parent / f"{directory.name}-vlm", 8 if wide else 1)),
+        load_vlm_weights=False, chunk_size=CHUNK, n_action_steps=4, num_vlm_layers=2, num_steps=3,
+        resize_imgs_with_padding=(32, 32), **settings,
+    )  # fmt: skip
 
 
 def smolvlm(directory: Path, times: int = 1) -> Path:
     from transformers import SmolVLMConfig, SmolVLMImageProcessor, SmolVLMProcessor, SmolVLMVideoProcessor
 
     text = {
-        "model_type": "llama",
-        "hidden_size": 64 * times,
-        "intermediate_size": 128 * times,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4 * times,
-        "num_key_value_heads": 2 * times,
-        "head_dim": 16,
-        "vocab_size": 300,
+        "model_type": "llama", "hidden_size": 64 * times, "intermediate_size": 128 * times, "num_hidden_layers": 2,
+        "num_attention_heads": 4 * times, "num_key_value_heads": 2 * times, "head_dim": 16, "vocab_size": 300,
         "pad_token_id": 0,
-    }
+    }  # fmt: skip
     vision = {"hidden_size": 32 * times, "intermediate_size": 64 * times, "num_hidden_layers": times}
     vision |= {"num_attention_heads": 2, "image_size": 32, "patch_size": 8}
     SmolVLMConfig(text_config=text, vision_config=vision, scale_factor=2, image_token_id=4).save_pretrained(directory)
@@ -214,22 +201,10 @@ shrink_paligemma()
 
 def make_diffusion(directory: Path, scheduler: str = "DDIM", **settings) -> None:
     save(
-        directory,
-        "diffusion",
-        horizon=8,
-        n_action_steps=4,
-        n_obs_steps=2,
-        down_dims=(16, 32),
-        n_groups=4,
-        diffusion_step_embed_dim=16,
-        spatial_softmax_num_keypoints=4,
-        num_train_timesteps=20,
-        num_inference_steps=4,
-        noise_scheduler_type=scheduler,
-        crop_shape=None,
-        pretrained_backbone_weights=None,
-        **settings,
-    )
+        directory, "diffusion", horizon=8, n_action_steps=4, n_obs_steps=2, down_dims=(16, 32), n_groups=4,
+        diffusion_step_embed_dim=16, spatial_softmax_num_keypoints=4, num_train_timesteps=20, num_inference_steps=4,
+        noise_scheduler_type=scheduler, crop_shape=None, pretrained_backbone_weights=None, **settings,
+    )  # fmt: skip
 
 
 def make_ddpm(directory: Path) -> None:
@@ -238,19 +213,9 @@ def make_ddpm(directory: Path) -> None:
 
 def make_act(directory: Path, **settings) -> None:
     save(
-        directory,
-        "act",
-        chunk_size=CHUNK,
-        n_action_steps=4,
-        dim_model=32,
-        n_heads=2,
-        dim_feedforward=32,
-        n_encoder_layers=1,
-        n_vae_encoder_layers=1,
-        latent_dim=4,
-        pretrained_backbone_weights=None,
-        **settings,
-    )
+        directory, "act", chunk_size=CHUNK, n_action_steps=4, dim_model=32, n_heads=2, dim_feedforward=32,
+        n_encoder_layers=1, n_vae_encoder_layers=1, latent_dim=4, pretrained_backbone_weights=None, **settings,
+    )  # fmt: skip
 
 
 def make_vqbet(directory: Path) -> None:
@@ -260,16 +225,9 @@ def make_vqbet(directory: Path) -> None:
     vq = {"vqvae_n_embed": 4, "vqvae_embedding_dim": 16, "vqvae_enc_hidden_dim": 16, "bet_softmax_temperature": 5.0}
     picture = {"crop_shape": (64, 64), "crop_is_random": False, "spatial_softmax_num_keypoints": 4}
     save(
-        directory,
-        "vqbet",
-        robot=Robot(cameras=("image",)),
-        n_obs_steps=2,
-        action_chunk_size=3,
-        pretrained_backbone_weights=None,
-        **gpt,
-        **vq,
-        **picture,
-    )
+        directory, "vqbet", robot=Robot(cameras=("image",)), n_obs_steps=2, action_chunk_size=3,
+        pretrained_backbone_weights=None, **gpt, **vq, **picture,
+    )  # fmt: skip
 
 
 def make_tdmpc(directory: Path, cameras: tuple[str, ...] = ()) -> None:
@@ -303,24 +261,11 @@ def clip(directory: Path) -> str:
 def make_multi_task(directory: Path, objective: str = "diffusion", **settings) -> None:
     backbone = clip(directory)
     save(
-        directory,
-        "multi_task_dit",
-        objective=objective,
-        horizon=8,
-        n_action_steps=4,
-        n_obs_steps=2,
-        hidden_dim=32,
-        num_layers=1,
-        num_heads=2,
-        timestep_embed_dim=16,
-        num_train_timesteps=20,
-        num_inference_steps=4,
-        num_integration_steps=3,
-        vision_encoder_name=backbone,
-        text_encoder_name=backbone,
-        tokenizer_max_length=77,
+        directory, "multi_task_dit", objective=objective, horizon=8, n_action_steps=4, n_obs_steps=2, hidden_dim=32,
+        num_layers=1, num_heads=2, timestep_embed_dim=16, num_train_timesteps=20, num_inference_steps=4,
+        num_integration_steps=3, vision_encoder_name=backbone, text_encoder_name=backbone, tokenizer_max_length=77,
         **{"image_crop_shape": (64, 64), **settings},
-    )
+    )  # fmt: skip
 
 
 def make_multi_task_flow(directory: Path) -> None:
@@ -354,16 +299,9 @@ def make_eo1(directory: Path) -> None:
     processor = Qwen2_5_VLProcessor(Qwen2VLImageProcessor(), words, Qwen2VLVideoProcessor(), chat_template=CHAT)
     processor.save_pretrained(where)
     save(
-        directory,
-        "eo1",
-        vlm_base=str(where),
-        dtype="float32",
-        chunk_size=CHUNK,
-        n_action_steps=4,
-        num_denoise_steps=3,
-        image_min_pixels=4 * 28 * 28,
-        image_max_pixels=4 * 28 * 28,
-    )
+        directory, "eo1", vlm_base=str(where), dtype="float32", chunk_size=CHUNK, n_action_steps=4, num_denoise_steps=3,
+        image_min_pixels=4 * 28 * 28, image_max_pixels=4 * 28 * 28,
+    )  # fmt: skip
 
 
 FAST = """
@@ -442,26 +380,11 @@ def make_evo1(directory: Path, **settings) -> None:
     InternVLModel(config).save_pretrained(where)
     words.save_pretrained(where)
     save(
-        directory,
-        "evo1",
-        vlm_model_name=str(where),
-        vlm_num_layers=1,
-        vlm_dtype="float32",
-        use_flash_attn=False,
-        chunk_size=CHUNK,
-        n_action_steps=4,
-        max_action_dim=10,
-        max_state_dim=12,
-        image_resolution=(28, 28),
-        max_text_length=256,
-        embed_dim=32,
-        hidden_dim=32,
-        state_hidden_dim=32,
-        num_heads=2,
-        num_layers=1,
-        num_inference_timesteps=3,
-        **settings,
-    )
+        directory, "evo1", vlm_model_name=str(where), vlm_num_layers=1, vlm_dtype="float32", use_flash_attn=False,
+        chunk_size=CHUNK, n_action_steps=4, max_action_dim=10, max_state_dim=12, image_resolution=(28, 28),
+        max_text_length=256, embed_dim=32, hidden_dim=32, state_hidden_dim=32, num_heads=2, num_layers=1,
+        num_inference_timesteps=3, **settings,
+    )  # fmt: skip
 
 
 def make_groot(directory: Path, chunk: int = CHUNK, steps: int = 4, **settings) -> None:
@@ -536,21 +459,11 @@ def make_fastwam(directory: Path, **settings) -> None:
     sizes |= {"text_dim": 32, "freq_dim": 16, "eps": 1e-6, "action_dim": 7}
     video = {"patch_size": [1, 2, 2], "in_dim": 48, "out_dim": 48, "seperated_timestep": True}
     save(
-        directory,
-        "fastwam",
-        image_size=(64, 128),
-        action_horizon=CHUNK + 2,
-        n_action_steps=4,
-        num_inference_steps=3,
-        torch_dtype="float32",
-        tokenizer_model_id=str(where),
-        text_encoder_model_id=str(where),
-        tokenizer_max_len=96,
-        base_model_id=None,
-        video_dit_config={**sizes, **video, "video_attention_mask_mode": "first_frame_causal"},
-        action_dit_config=sizes,
-        **settings,
-    )
+        directory, "fastwam", image_size=(64, 128), action_horizon=CHUNK + 2, n_action_steps=4, num_inference_steps=3,
+        torch_dtype="float32", tokenizer_model_id=str(where), text_encoder_model_id=str(where), tokenizer_max_len=96,
+        base_model_id=None, video_dit_config={**sizes, **video, "video_attention_mask_mode": "first_frame_causal"},
+        action_dit_config=sizes, **settings,
+    )  # fmt: skip
 
 
 def make_wall_x(directory: Path) -> None:
@@ -603,30 +516,16 @@ def make_molmoact2(directory: Path, prepare=lambda model, ids: None, **settings)
     text = {**sizes, "head_dim": 16, "vocab_size": len(words), "num_hidden_layers": 2}
     expert = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "ffn_multiple_of": 8, "timestep_embed_dim": 16}
     config = MolmoAct2Config(
-        vit_config=vit,
-        adapter_config=adapter,
-        text_config=text,
-        action_expert_config=expert,
-        image_start_token_id=ids["<im_start>"],
-        low_res_image_start_token_id=ids["<low_res_im_start>"],
-        image_end_token_id=ids["<im_end>"],
-        image_low_res_id=ids["<im_low>"],
-        image_patch_id=ids["<im_patch>"],
-        image_col_id=ids["<im_col>"],
-        frame_start_token_id=ids["<frame_start>"],
-        frame_end_token_id=ids["<frame_end>"],
-        max_action_horizon=CHUNK,
-        action_output_token_id=ids["<action_output>"],
-        action_start_token_id=ids["<action_start>"],
-        action_end_token_id=ids["<action_end>"],
-        action_token_start_id=ids["<action_0>"],
-        num_action_tokens=64,
-        state_start_token_id=ids["<state_start>"],
-        state_end_token_id=ids["<state_end>"],
-        state_token_start_id=ids["<state_0>"],
-        num_state_tokens=256,
+        vit_config=vit, adapter_config=adapter, text_config=text, action_expert_config=expert,
+        image_start_token_id=ids["<im_start>"], low_res_image_start_token_id=ids["<low_res_im_start>"],
+        image_end_token_id=ids["<im_end>"], image_low_res_id=ids["<im_low>"], image_patch_id=ids["<im_patch>"],
+        image_col_id=ids["<im_col>"], frame_start_token_id=ids["<frame_start>"], frame_end_token_id=ids["<frame_end>"],
+        max_action_horizon=CHUNK, action_output_token_id=ids["<action_output>"],
+        action_start_token_id=ids["<action_start>"], action_end_token_id=ids["<action_end>"],
+        action_token_start_id=ids["<action_0>"], num_action_tokens=64, state_start_token_id=ids["<state_start>"],
+        state_end_token_id=ids["<state_end>"], state_token_start_id=ids["<state_0>"], num_state_tokens=256,
         eos_token_id=words.eos_token_id,
-    )
+    )  # fmt: skip
     torch.manual_seed(0)
     model = MolmoAct2ForConditionalGeneration(config)
     prepare(model, ids)
@@ -634,18 +533,10 @@ def make_molmoact2(directory: Path, prepare=lambda model, ids: None, **settings)
     picture = {"size": {"height": 28, "width": 28}, "patch_size": 7, "max_crops": 1, "crop_mode": "resize"}
     (where / "processor_config.json").write_text(json.dumps({"image_processor": picture}))
     save(
-        directory,
-        "molmoact2",
-        checkpoint_path=str(where),
-        model_dtype="float32",
-        chunk_size=CHUNK,
-        n_action_steps=4,
-        num_inference_steps=3,
-        setup_type="tiny arm",
-        control_mode="delta pose",
-        max_sequence_length=1024,
+        directory, "molmoact2", checkpoint_path=str(where), model_dtype="float32", chunk_size=CHUNK, n_action_steps=4,
+        num_inference_steps=3, setup_type="tiny arm", control_mode="delta pose", max_sequence_length=1024,
         **{"action_mode": "continuous", **settings},
-    )
+    )  # fmt: skip
 
 
 def make_molmoact2_tokens(directory: Path) -> None:
@@ -697,46 +588,18 @@ def make_xvla(directory: Path, robot: Robot = LIBERO, **settings) -> None:
     }
     vision |= {"projection_dim": 32, "window_size": 4}
     save(
-        directory,
-        "xvla",
-        robot,
-        florence_config={"vision_config": vision, "text_config": text},
-        tokenizer_name=str(words),
-        chunk_size=CHUNK,
-        n_action_steps=4,
-        **{"action_mode": "auto", "max_action_dim": 10, **settings},
-        hidden_size=32,
-        depth=1,
-        num_heads=2,
-        len_soft_prompts=4,
-        num_denoising_steps=3,
-        max_len_seq=256,
-        num_image_views=2,
-    )
+        directory, "xvla", robot, florence_config={"vision_config": vision, "text_config": text},
+        tokenizer_name=str(words), chunk_size=CHUNK, n_action_steps=4,
+        **{"action_mode": "auto", "max_action_dim": 10, **settings}, hidden_size=32, depth=1, num_heads=2,
+        len_soft_prompts=4, num_denoising_steps=3, max_len_seq=256, num_image_views=2,
+    )  # fmt: skip
 
 
 MAKERS = {
-    "pi0_fast": make_pi0_fast,
-    "vla_jepa": make_vla_jepa,
-    "xvla": make_xvla,
-    "xvla_poses": make_xvla_poses,
-    "evo1": make_evo1,
-    "groot": make_groot,
-    "wall_x": make_wall_x,
-    "fastwam": make_fastwam,
-    "molmoact2": make_molmoact2,
-    "molmoact2_tokens": make_molmoact2_tokens,
-    "multi_task": make_multi_task,
-    "multi_task_flow": make_multi_task_flow,
-    "eo1": make_eo1,
-    "smolvla": make_smolvla,
-    "pi0": make_pi0,
-    "pi05": make_pi05,
-    "relative": make_relative,
-    "diffusion": make_diffusion,
-    "ddpm": make_ddpm,
-    "act": make_act,
-    "vqbet": make_vqbet,
-    "tdmpc": make_tdmpc,
+    "pi0_fast": make_pi0_fast, "vla_jepa": make_vla_jepa, "xvla": make_xvla, "xvla_poses": make_xvla_poses,
+    "evo1": make_evo1, "groot": make_groot, "wall_x": make_wall_x, "fastwam": make_fastwam, "molmoact2": make_molmoact2,
+    "molmoact2_tokens": make_molmoact2_tokens, "multi_task": make_multi_task, "multi_task_flow": make_multi_task_flow,
+    "eo1": make_eo1, "smolvla": make_smolvla, "pi0": make_pi0, "pi05": make_pi05, "relative": make_relative,
+    "diffusion": make_diffusion, "ddpm": make_ddpm, "act": make_act, "vqbet": make_vqbet, "tdmpc": make_tdmpc,
     "gaussian_actor": make_gaussian_actor,
-}
+}  # fmt: skip

@@ -44,16 +44,11 @@ def test_the_committed_policies_keep_the_contract_on_what_libero_shows(name: str
 
 def test_a_tiny_diagnosis_of_a_committed_policy_is_complete(tmp_path: Path) -> None:
     plan = {
-        **yaml.safe_load(RECIPE.read_text()),
-        "policy": [f"flow:{WEIGHTS / 'few'}.safetensors"],
+        **yaml.safe_load(RECIPE.read_text()), "policy": [f"flow:{WEIGHTS / 'few'}.safetensors"],
         "env": "libero:object?task=2&state=objects&size=48&horizon=170",
-        "demos": "libero-scripted:object?task=2&state=objects&size=48&demos_per_task=2&stride=20",
-        "starts": "2",
-        "seeds": 2,
-        "arms": ["base", "retrieve"],
-        "stride": 40,
-        "probe_states": 6,
-    }
+        "demos": "libero-scripted:object?task=2&state=objects&size=48&demos_per_task=2&stride=20", "starts": "2",
+        "seeds": 2, "arms": ["base", "retrieve"], "stride": 40, "probe_states": 6,
+    }  # fmt: skip
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(plan))
     out = tmp_path / "run"
     command = [sys.executable, "-m", "besttake", "diagnose", str(tmp_path / "plan.yaml"), "-o", str(out)]
@@ -83,13 +78,10 @@ def test_training_twice_gives_the_same_policy(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     episodes = Episodes(
-        states=rng.normal(size=(60, 18)).astype(np.float32),
-        actions=rng.uniform(-1, 1, (60, 7)).astype(np.float32),
-        lengths=np.array([30, 30]),
-        tasks=np.array([0, 1]),
-        starts=np.array([3000, 3000]),
+        states=rng.normal(size=(60, 18)).astype(np.float32), actions=rng.uniform(-1, 1, (60, 7)).astype(np.float32),
+        lengths=np.array([30, 30]), tasks=np.array([0, 1]), starts=np.array([3000, 3000]),
         instructions=("put it here", "put it there"),
-    )
+    )  # fmt: skip
     recipe = FlowRecipe("tiny", demos_per_task=1, steps=20, width=32)
     made = [registry.policy(f"flow:{train(recipe, episodes, tmp_path / word)}") for word in ("one", "two")]
     assert made[0].spec.fingerprint == made[1].spec.fingerprint
