@@ -71,7 +71,7 @@ def read_recording(path: Path) -> list[Recording]:
                     str(evaluation["eval_id"]),
                     _object(files.read_json(evaluation["metadata"])),
                     [_recorded(row) for row in database.execute(_EPISODES, (evaluation["eval_id"],))],
-                )
+                )  # fmt: skip
                 for evaluation in database.execute("select eval_id, metadata from eval_metadata").fetchall()
             ]
     except (sqlite3.Error, ValueError, TypeError, RecursionError, OverflowError) as error:
@@ -148,14 +148,9 @@ def _episode(path: Path, row: Mapping[str, Any], benchmark: str) -> Episode:
     won = None if reason else outcome_at(f"{path}: episode {start} of {task!r}", metrics["success"])
     detail = str(row.get("failure_detail") or "").strip().splitlines()
     return Episode(
-        task=task,
-        start=start,
-        success=won,
-        env=benchmark,
-        steps=None if reason else whole(row.get("steps")),
-        error=f"{reason}: {detail[-1]}" if reason and detail else reason,
-        uid=_uid(row, task),
-    )
+        task=task, start=start, success=won, env=benchmark, steps=None if reason else whole(row.get("steps")),
+        error=f"{reason}: {detail[-1]}" if reason and detail else reason, uid=_uid(row, task),
+    )  # fmt: skip
 
 
 def _start(value: Any) -> str:
