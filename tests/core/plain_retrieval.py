@@ -22,8 +22,6 @@ class PlainRetriever:
     """`besttake.core.retrieve.Retriever` as it was: every candidate is compared with every query."""
 
     def __init__(self, candidates: Candidates, config: RetrievalConfig | None = None) -> None:
-        if not len(candidates.demo):
-            raise ValueError("retrieval needs at least one candidate")
         self.candidates, self.config = candidates, config or RetrievalConfig()
         self.target = targets(candidates.demo, candidates.step, self.config)
         chunks = candidates.chunks if candidates.predicted is None else candidates.predicted
@@ -42,27 +40,16 @@ class PlainRetriever:
         phases: Sequence[bool | None] | None = None,
         exclude: Sequence[int | None] | None = None,
     ) -> list[Match]:
-        """The match of each row: ``embeddings`` (B, d), predicted ``chunks`` (B, horizon, action_dim), ``states``.
-
-        ``phases`` (B,) whether the gripper is open, None where unknown. ``exclude`` (B,) a demonstration that must not
-        be matched (a held-out one). Ties go to the lowest candidate.
-        """
+        """The match of each row, as that of `Retriever.query`."""
 
         def row(b: int) -> list[Any]:
             return [None if v is None else v[b] for v in (embeddings, chunks, states, phases, exclude)]
 
         return [self._one(*row(b)) for b in range(len(embeddings))]
 
-    def random(self, rng: np.random.Generator) -> Match:
-        """The arm `shuffled`: what a candidate drawn uniformly would return, whatever the query."""
-        row = int(rng.integers(len(self.candidates.demo)))
-        return self._match(row, np.nan, (np.nan,) * 3)
-
     def _one(self, image: Any, chunk: Any, state: Any, phase: bool | None, exclude: int | None) -> Match:
         config, known = self.config, self.candidates
         allowed = np.ones(len(known.demo), bool) if exclude is None else known.demo != exclude
-        if not allowed.any():
-            raise ValueError("every candidate is of the excluded demonstration")
         if config.gripper_gating and phase is not None and known.open is not None:
             gated = allowed & (known.open == phase)
             allowed = gated if gated.any() else allowed

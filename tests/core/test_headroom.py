@@ -39,14 +39,6 @@ def test_headroom_of_a_start_is_its_best_take_minus_its_mean(y):
             assert value == pytest.approx(np.nanmax(row) - np.nanmean(row))
 
 
-def test_pass_at_k_is_unbiased_over_draws_of_more_takes():
-    rng = np.random.default_rng(0)
-    p = rng.beta(0.5, 0.7, 20_000)
-    y = (rng.random((p.size, 6)) < p[:, None]).astype(float)
-    for k in (1, 2, 4, 6):
-        assert h.pass_at_k(y, k) == pytest.approx(np.mean(1 - (1 - p) ** k), abs=0.01)
-
-
 def test_a_start_without_takes_is_left_out_and_one_with_fewer_takes_uses_those():
     y = [[1, 0, 0], [1, 1, 1], [np.nan, 0, 1], [np.nan, np.nan, np.nan]]
     one = (1 / 3 + 1 + 1 / 2) / 3

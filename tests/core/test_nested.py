@@ -1,7 +1,5 @@
 """Correlations over cells whose intervals resample the cells and the starts within them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import stats as sps
@@ -40,15 +38,6 @@ def test_the_interval_is_that_of_plain_loops(found, statistic):
     seen = found(some)
     assert seen.value == pytest.approx(statistic(*_means(some)).statistic)
     assert (seen.low, min(seen.high, 1)) == pytest.approx((low, max(high, seen.value)), abs=0.04)
-
-
-def test_below_eight_cells_nothing_has_an_interval_or_a_line():
-    some = cells(np.random.default_rng(3), 7, 20)
-    found = rel.relate(some)
-    for one in (found.r, found.spearman, rel.retrieval_pearson([replace(c, retrieval=c.gain) for c in some])):
-        assert one.value is not None
-        assert (one.low, one.high, one.reason) == (None, None, "fewer than 8 cells: no interval")
-    assert found.line is None
 
 
 def share_picked(quality):

@@ -9,7 +9,6 @@ import pytest
 from populations import PAIRS, beta_pass, draw, matched
 
 from besttake.core import planning as p
-from besttake.core.headroom import pass_at_k
 from besttake.core.planning import Futures, forecast, futures
 from besttake.core.select import start_gain
 from besttake.core.sequential import tracks
@@ -23,20 +22,6 @@ def test_a_blind_choice_has_the_variance_of_the_formula(seeds, n, factor):
     v = beta_pass(*matched(*PAIRS["pi0"]), 2) - PAIRS["pi0"][0]
     found = np.var(start_gain(sample.base, sample.scores, n))
     assert found == pytest.approx(p.blind_variance(v, seeds, n), rel=0.03)
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_on_the_papers_populations_a_good_score_varies_no_more_than_a_blind_one(name):
-    sample = draw(np.random.default_rng(1), PAIRS[name], 40_000, ranking=2.5)
-    v = beta_pass(*matched(*PAIRS[name]), 2) - PAIRS[name][0]
-    assert np.var(start_gain(sample.base, sample.scores)) <= p.blind_variance(v) * 1.03
-
-
-def test_where_successes_are_rare_a_perfect_score_varies_twice_as_much():
-    rng = np.random.default_rng(2)
-    y = (rng.random((60_000, 3)) < 0.02).astype(float)
-    v = 0.02 * 0.98
-    assert np.var(start_gain(y, y)) > 1.8 * p.blind_variance(v)
 
 
 def test_v_from_pass_1_is_typical_of_the_paper_and_never_above_its_limit():
@@ -67,20 +52,6 @@ def test_the_smallest_effect_is_found_with_its_power():
     effect = p.smallest_effect(0.1, 200)
     x = np.random.default_rng(5).normal(effect, 0.1**0.5, (4000, 200))
     assert np.mean(x.mean(1) > 1.645 * (0.1 / 200) ** 0.5) == pytest.approx(0.8, abs=0.02)
-
-
-def test_a_plan_from_a_pilot_uses_its_gains():
-    sample = draw(np.random.default_rng(6), PAIRS["pi0"], 60, ranking=3.0)
-    gains = start_gain(sample.base, sample.scores)
-    v, sigma2 = pass_at_k(sample.base, 2) - pass_at_k(sample.base, 1), float(np.var(gains, ddof=1))
-    found = p.plan(v, gain=gains.mean(), sigma2=sigma2, starts=100, within_auc=0.95)
-    assert found.sigma2 == sigma2
-    assert found.yes_starts == p.starts_until_decided(found.sigma2, gains.mean())
-    assert found.smallest_effect == pytest.approx(p.smallest_effect(found.sigma2, 100))
-    assert found.no_takes == 3 * found.no_starts
-    without = p.plan(v)
-    assert without.sigma2 == pytest.approx(2 / 3 * v)
-    assert (without.yes_starts, without.smallest_effect) == (None, None)
 
 
 INF = np.inf
@@ -122,7 +93,7 @@ def test_a_clear_gain_is_forecast_soon_and_a_gain_at_the_border_late() -> None:
 
 
 @pytest.mark.slow
-def test_the_real_number_lies_in_the_range_in_about_80_percent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_real_number_lies_in_the_range_in_about_80_percent() -> None:
     most, lines = 400, []
     hits: list[bool] = []
     for name, ((scale, stake), values, chances) in POPULATIONS.items():
@@ -141,6 +112,4 @@ def test_the_real_number_lies_in_the_range_in_about_80_percent(capsys: pytest.Ca
             own.append(within)
         hits += own
         lines.append(f"{name}: {100 * np.mean(own):.0f} %")
-    with capsys.disabled():
-        print(f"\nthe real number lies in the range in {100 * np.mean(hits):.0f} % ({', '.join(lines)})")
     assert 0.73 <= np.mean(hits) <= 0.87

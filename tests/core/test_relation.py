@@ -45,23 +45,6 @@ def test_r_and_rho_are_those_of_scipy_and_have_an_interval_from_eight_cells_on(s
             assert -1 <= found.low <= found.value <= found.high <= 1
 
 
-def test_the_interval_of_r_agrees_with_scipy_where_cells_have_no_noise():
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=40)
-    y = x + 0.8 * rng.normal(size=40)
-    other = sps.bootstrap(
-        (x, y),
-        lambda a, b: sps.pearsonr(a, b).statistic,
-        paired=True,
-        vectorized=False,
-        method="percentile",
-        n_resamples=2000,
-        rng=np.random.default_rng(3),
-    ).confidence_interval
-    found = rel.pearson(cells_at(x, y))
-    np.testing.assert_allclose([found.low, found.high], [other.low, other.high], atol=0.03)
-
-
 @pytest.mark.parametrize(
     ("x", "y", "why"),
     [

@@ -70,15 +70,6 @@ def test_a_query_finds_what_the_formula_written_out_finds(seed, weights, rule, l
     assert (match.demo, match.step) == (known.demo[goal[winner]], known.step[goal[winner]])
 
 
-def test_a_row_of_a_batch_is_what_it_is_alone_to_the_last_bit():
-    rng, known = world(3)
-    images, chunks = rng.standard_normal((9, 6)), rng.standard_normal((9, 3, 2))
-    retriever = Retriever(known, RetrievalConfig(reliability=0.5))
-    together = retriever.query(images, chunks)
-    alone = [retriever.query(images[b : b + 1], chunks[b : b + 1])[0] for b in range(9)]
-    assert [(m.candidate, m.distance) for m in together] == [(m.candidate, m.distance) for m in alone]
-
-
 def test_a_missing_modality_drops_out():
     rng, known = world(7)
     image, chunk = rng.standard_normal((1, 6)), rng.standard_normal((1, 3, 2))

@@ -29,28 +29,6 @@ def trajectory_like(rng, rows, dim, rank=24):
     return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
 
 
-def brute(queries, library):
-    """The same answer one pair at a time, in Python's own exact summation."""
-    best, frame = [], []
-    for q in queries.astype(np.float64):
-        dots = [math.fsum((q * row).tolist()) for row in library.astype(np.float64)]
-        frame.append(int(np.argmax(dots)))
-        best.append(dots[frame[-1]])
-    return np.array(best), np.array(frame)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 40), st.integers(1, 60), st.integers(1, 20), st.integers(0, 2**32 - 1))
-def test_nearest_is_the_brute_force_maximum(queries, frames, dim, seed):
-    rng = np.random.default_rng(seed)
-    q, library = unit(rng, queries, dim), unit(rng, frames, dim)
-    trace = nearest(q, library)
-    best, _ = brute(q, library)
-    np.testing.assert_allclose(trace.best, best, atol=1e-6)
-    picked = (q.astype(np.float64) * library[trace.frame]).sum(axis=1)
-    np.testing.assert_allclose(picked, best, atol=1e-12)
-
-
 @pytest.mark.parametrize("make", [unit, trajectory_like])
 def test_scores_do_not_depend_on_the_batch_to_the_last_bit(make):
     rng = np.random.default_rng(4)
@@ -114,13 +92,6 @@ def test_a_take_without_frames_or_with_a_broken_embedding_has_no_valid_score():
     assert [len(trace.best) for trace, _ in found] == [0, 2, 0]
     assert [bool(np.isnan(shares[0])) for _, shares in found] == [True, False, True]
     assert cover(Index.build(library), [], [], demos) == []
-
-
-def test_windows_say_which_frames_count():
-    steps = np.array([0, 5, 10, 15, 20])
-    assert score.window_until(steps, 12).tolist() == [True, True, True, False, False]
-    assert score.window_until(steps, 10).tolist() == [True, True, True, False, False]
-    assert score.window_until(steps, 20).all()
 
 
 def brute_coverage(take, library, demo, step):

@@ -115,23 +115,6 @@ def test_each_quantity_has_one_value_and_one_interval_wherever_it_appears(drawn:
             assert other == first, name
 
 
-def test_the_gain_of_an_arm_has_the_interval_of_the_verdict_where_base_takes_failed() -> None:
-    rng = np.random.default_rng(3)
-    arms = {name: takes(rng, 20, 3, 0.0, 0.0) for name in ARMS}
-    arms["base"].outcomes[0, :2] = np.nan
-    units = tuple(("env", "task", i) for i in range(20))
-    data = CellData("p", "env", "group", units, arms, WINDOWS, "manifold", 300, 2)
-    complete = {
-        **arms,
-        "base": ArmTakes(np.nan_to_num(arms["base"].outcomes), arms["base"].lengths, arms["base"].scores),
-    }
-    cell, whole = (measure_cell(replace(data, arms=own), Settings(3, 3)) for own in (arms, complete))
-    shown, asked = cell.arms.arms["retrieve"].gain, cell.verdict.questions["retrieve"].estimate
-    assert shown == asked
-    width = whole.arms.arms["retrieve"].gain.high - whole.arms.arms["retrieve"].gain.low
-    assert shown.high - shown.low > width
-
-
 def test_every_arm_is_measured_against_the_control_that_its_spec_names() -> None:
     rng = np.random.default_rng(5)
     arms = {name: takes(rng, 20, 3, 0.0, 0.0) for name in (*ARMS, "mine", "yours")}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pytest
 
@@ -72,17 +70,6 @@ def test_bounds_are_the_anytime_valid_ones_and_answers_follow_from_them() -> Non
     assert low > 0
     assert seen.answers["cooled"] == "open"
     assert "gain" not in seen.answers, "nothing is scored before the last take of a fixed sample"
-
-
-def test_an_answer_that_was_given_is_not_taken_back_by_later_starts() -> None:
-    rows, settings = takes("one"), settings_of(MANIFEST)
-    answers = []
-    for upto in range(5, STARTS, 5):
-        seen: Mapping[TakeKey, Row] = {key: one for key, one in rows.items() if key.start < upto}
-        answers.append(partial_cell(fixed_cells(MANIFEST, seen)[0], settings, STARTS).answers["headroom"])
-    assert answers[0] == "open"
-    first = answers.index("yes")
-    assert answers[first:] == ["yes"] * len(answers[first:])
 
 
 @pytest.mark.parametrize("text", ['{"seeds": 1e999}', '[{"cell": {}}]', "[", "nothing"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 import subprocess
@@ -56,7 +55,6 @@ class Browser:
             connect(page["webSocketDebuggerUrl"], max_size=None, ping_interval=None)
         )
         self._next = 0
-        self._events: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.requests: list[str] = []
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -127,16 +125,6 @@ class Browser:
         x, y = self.place(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def picture(self, out: Path, *, whole: bool = False) -> Path:
-        """A screenshot of the viewport, or of the whole page."""
-        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        if whole:
-            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-            clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-            answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-        out.write_bytes(base64.b64decode(answer["data"]))
-        return out
 
     def _note(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params", {})

@@ -9,7 +9,6 @@ from PIL import Image
 from besttake.reporting import takes
 from besttake.result import Result
 from besttake.takes.scores import Scores
-from besttake.takes.store import Store
 from besttake.takes.take import Film
 
 
@@ -35,16 +34,6 @@ def test_shown_starts_are_what_they_are_called(run: Path) -> None:
             "succeeded": all(ended),
         }
         assert expected[start.kind]
-
-
-def test_a_start_is_shown_with_the_takes_of_every_arm(run: Path) -> None:
-    with Store.open(run) as store:
-        arms = {row.key.arm for row in store.rows()}
-    shown = shown_of(run, Result.load(run / "result.json"))
-    assert len(arms) > 1
-    assert {take.arm for take in shown.starts[0].takes} == arms
-    for arm in arms:
-        assert sum(take.picked for take in shown.starts[0].takes if take.arm == arm) == 1
 
 
 def test_the_budget_is_kept(run: Path) -> None:

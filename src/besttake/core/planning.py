@@ -3,14 +3,13 @@
 **Before a run** (`plan`) it follows from one number of the policy, or from pilot outcomes. The number is v = pass@2 -
 pass@1 = E[p (1 - p)], the variance that seeds make within a start. A blind choice of n among k takes, averaged over all
 subsets, has G of variance v * sum_r (w_r - 1/k)^2, w_r as in `select.rank_weights`: .667 v for 3 of 3, .26 v for 3 of
-5. A score that ranks well has mostly less; not always: where successes are rare a perfect ranking has up to twice that
-(1.33 v for 3 of 3), so plan from pilot gains where there are any.
+5. A score that ranks well has mostly less, but up to twice that where successes are rare: plan from pilot gains where
+there are any.
 
-**Of what is open** (`futures`, `forecast`) the rule that decides is run forward from the evidence so far. How common
-each kind of start is comes from the Bayesian bootstrap over the starts seen, with half a pseudo-start at each end of
-the range (as in the intervals, `besttake.core.stats`), and further starts are drawn from it, all questions of a start
-together. Then the very test that will decide is looked at after each of them (`besttake.core.sequential`). The range is
-made to hold the real number 8 times in 10; ``tests/core/test_planning.py`` and the zoo study measure how often it does.
+**Of what is open** (`futures`, `forecast`) the rule that decides is run forward from the evidence so far: further
+starts are drawn from the Bayesian bootstrap over those seen (as in the intervals, `besttake.core.stats`), all questions
+of a start together, and the very test that will decide is looked at after each of them. The range is made to hold the
+real number 8 times in 10.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ NEVER = np.inf
 BOTH = ("combine", "retrieve_selection")
 """The pair beats either alone where both of these are a YES: against selection alone, and against retrieval alone."""
 TAILS = (0.12, 0.88)
-"""Which futures the range leaves out at either end. From 10 to 90 % it held the real number in 87 % of simulated cases,
-because a range that is open above cannot be too low."""
+"""Which futures the range leaves out at either end; a range that is open above cannot be too low."""
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,14 @@
 Two accounts bet against each null, {mean <= 0} for a YES and {mean >= w} for a NO. Under its null an account cannot
 grow in expectation, so their sum, 2 at the start, reaches 2/alpha with a chance of at most alpha, whatever the
 distribution of the bounded values and whenever one stops. One account bets a fixed fraction, the other what the
-variance so far makes best for the starts that remain. The starts must come in random order across tasks.
+variance so far makes best for the starts that remain. The starts must come in random order across tasks. An answer is
+the first of the two, for good, so it depends on the starts up to it alone.
 
-An answer is the first of the two, for good, so it depends on the starts up to it alone: not on how many came after,
-nor on how they were grouped in rounds.
-
-Three kinds of runs use this one test. A run until decided uses it from its first start, with the whole alpha. The live
-page uses its bounds. A run that was judged once by the tests of a fixed sample and is then extended (`Looks`) has spent
-up to alpha at its first look; what was answered there stays answered, and what was open is decided by this test, for
-which all later looks together get half of alpha. So such a run errs in at most 1.5 alpha. Where starts are given more
-takes after a look, their values change, and with them the bets: that is another test, which gets half of what the one
-before had. However starts and takes are added, a run errs in less than 2 alpha.
+A run until decided uses this test from its first start, with the whole alpha, and the live page uses its bounds. A run
+that was judged once by the tests of a fixed sample and is then extended (`Looks`) has spent up to alpha at its first
+look; what was open there is decided by this test, for which all later looks together get half of alpha. Where starts
+are given more takes after a look, their values change: that is another test, which gets half of what the one before
+had. However starts and takes are added, a run errs in less than 2 alpha.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Estimates with intervals, and one-sided tests, over starts: a start with all its takes is the unit that is resampled.
 
 Headroom, gains and within-start AUC are means of bounded values of which many starts give exactly zero. There the
-percentile, BCa and studentised bootstraps fail: with 20 starts and the paper's (pass@1, pass@3) pairs BCa covered
-80-97 % and the studentised one 83-99 % where 95 % was asked, and for an AUC near 1 both covered under a third. What
-holds is the Bayesian bootstrap over starts with half a pseudo-start at each end of the range (`Scale`); on 0/1 data
-it is the Jeffreys interval. Its coverage on simulated populations is measured in ``tests/core/test_stats.py``.
+percentile, BCa and studentised bootstraps cover far less than they say. What holds is the Bayesian bootstrap over
+starts with half a pseudo-start at each end of the range (`Scale`), which on 0/1 data is the Jeffreys interval; its
+coverage on simulated populations is measured in ``tests/core/test_stats.py``.
 
 It does not hold where the starts seen cannot show the variation: when no start is mixed, the interval of H or G
-rests on the pseudo-starts alone, as that of an AUC of 0 or 1 does; and with a handful of mixed starts the set of
-possible means is so coarse that coverage at a single population can leave 93-97 % in either direction.
+rests on the pseudo-starts alone, as that of an AUC of 0 or 1 does; and with a handful of mixed starts coverage at a
+single population can leave 93-97 % in either direction.
 """
 
 from __future__ import annotations

@@ -1,25 +1,17 @@
-"""The rules of a verdict: whether something is worth acting on, and which option to take.
+"""The rules of a verdict: whether something is worth acting on, and which option to take (docs/verdict.md).
 
 **A question** is about a mean over starts and a smallest effect worth acting on, w: YES when {mean <= 0} is rejected
 and the estimate is at least w, NO when {mean >= w} is rejected, else OPEN. The two nulls are disjoint, so each
-one-sided test uses the whole alpha = .05; the tests hold for few mixed starts (`stats.p_not_above`).
-
-An answer that was given stays. It was valid, with its level, when it was given, and taking it back because one more
-start came in would invite people to start over, which is the very peeking that the level guards against. So a later
-look at more starts settles only what was open, by the test of `besttake.core.sequential`. The finding then holds both
-estimates: that of all starts, and that of the look at which it was answered.
+one-sided test uses the whole alpha = .05. An answer that was given stays: a later look at more starts settles only what
+was open, by the test of `besttake.core.sequential`, and the finding then holds both estimates.
 
 **An option** is an arm with one take, or with the best of N takes by the run's score. The recommendation is the
 cheapest option that is *shown* to be within `worth` of every other: for each other option a paired test rejects that it
-is better by `worth` or more. Where no cheaper option is shown to be, it is the option with the best estimate. "Not
-shown to be worse" is no reason to recommend anything: with 80 starts, two of three options of which nothing more was
-known were worse by over 3 points.
+is better by `worth` or more. Where no cheaper option is shown to be, it is the option with the best estimate.
 
-**Its gain is corrected for the choice.** The best of six estimates is too high, by 1 to 2 points with 80 starts and by
-4 to 6 with 20. `optimism` measures by how much: the rule chooses on four fifths of the starts, and its choice is
-estimated on those and on the fifth that it has not seen. The difference, over many divisions, is what the choice adds;
-where every division chooses the same option it is 0. It is an estimate itself, and now and then falls below 0; cut off
-there, it would take away too much on average.
+**Its gain is corrected for the choice**, which makes the best of six estimates 1 to 2 points too high with 80 starts.
+`optimism` measures by how much: the rule chooses on four fifths of the starts, and its choice is estimated on those and
+on the fifth that it has not seen. The mean difference may fall below 0; cut off there, it would take away too much.
 
 **That an option gains at all** is a claim about the whole menu: the chance that any option is shown that truly gains
 nothing is at most alpha, however the options hang together. A fixed sample uses Holm's step-down test (`holm`), a run

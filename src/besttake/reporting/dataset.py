@@ -75,7 +75,7 @@ class _Writer:
         self.episodes: list[dict[str, Any]] = []
         self.rows = 0
         self.shape: tuple[tuple[int, ...], ...] | None = None
-        self.moments: dict[str, _Moments] = {}
+        self.values: dict[str, list[Any]] = {}
         self._pending: list[Any] = []
         self._video: VideoWriter | None = None
         self._shown = 0
@@ -115,7 +115,7 @@ class _Writer:
         self._close_files()
         self._write("meta/episodes/chunk-000/file-000.parquet", pyarrow.Table.from_pylist(self.episodes))
         self._write("meta/tasks.parquet", _task_table(list(self.tasks)))
-        stats = {name: one.stats() for name, one in self.moments.items()}
+        stats = {name: _stats(own, name == CAMERA) for name, own in self.values.items()}
         for name, value in (("info", self._info()), ("stats", stats)):
             (self.root / "meta" / f"{name}.json").write_text(json.dumps(value, indent=4))
 
@@ -140,11 +140,9 @@ class _Writer:
         import pyarrow
 
         steps = np.arange(length)
-        state = pyarrow.FixedSizeListArray.from_arrays(
-            take.states[:length].astype(np.float32).ravel(), take.states.shape[1]
-        )
-        action = pyarrow.FixedSizeListArray.from_arrays(
-            take.actions[:length].astype(np.float32).ravel(), take.actions.shape[1]
+        state, action = (
+            pyarrow.FixedSizeListArray.from_arrays(rows[:length].astype(np.float32).ravel(), rows.shape[1])
+            for rows in (take.states, take.actions)
         )
         return pyarrow.table(
             {
@@ -178,7 +176,7 @@ class _Writer:
         values = {"observation.state": take.states[:length], "action": take.actions[:length]}
         values[CAMERA] = (frames[:: max(1, len(frames) // 4)] / 255.0).reshape(-1, 3)[::16]
         for name, own in values.items():
-            self.moments.setdefault(name, _Moments(own.shape[1], name == CAMERA)).add(own)
+            self.values.setdefault(name, []).append(np.asarray(own, np.float32))
 
     def _info(self) -> dict[str, Any]:
         assert self.shape is not None
@@ -212,23 +210,13 @@ class _Writer:
         parquet.write_table(table, path)
 
 
-class _Moments:
+def _stats(values: list[Any], picture: bool) -> dict[str, Any]:
     """What LeRobot normalises by: least, most, mean, spread and quantiles of each dimension, over all rows."""
-
-    def __init__(self, dims: int, picture: bool) -> None:
-        self._shape = (dims, 1, 1) if picture else (dims,)
-        self._values: list[Any] = []
-
-    def add(self, values: Any) -> None:
-        """More rows (N, dims)."""
-        self._values.append(np.asarray(values, np.float32))
-
-    def stats(self) -> dict[str, Any]:
-        """By LeRobot's names."""
-        rows = np.concatenate(self._values).astype(np.float64)
-        known = {"min": rows.min(0), "max": rows.max(0), "mean": rows.mean(0), "std": rows.std(0)}
-        known |= {f"q{q:02d}": np.percentile(rows, q, axis=0) for q in (1, 10, 50, 90, 99)}
-        return {**{name: value.reshape(self._shape).tolist() for name, value in known.items()}, "count": [len(rows)]}
+    rows = np.concatenate(values).astype(np.float64)
+    known = {"min": rows.min(0), "max": rows.max(0), "mean": rows.mean(0), "std": rows.std(0)}
+    known |= {f"q{q:02d}": np.percentile(rows, q, axis=0) for q in (1, 10, 50, 90, 99)}
+    shape = (-1, 1, 1) if picture else (-1,)
+    return {**{name: value.reshape(shape).tolist() for name, value in known.items()}, "count": [len(rows)]}
 
 
 def _task_table(tasks: list[str]) -> Any:

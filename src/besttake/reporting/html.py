@@ -15,7 +15,6 @@ from besttake.reporting.numbers import (
     count,
     duration,
     estimate_percent,
-    estimate_plain,
     estimate_points,
     percent,
     sentence,
@@ -182,12 +181,8 @@ def _policy(i: int, cell: Cell, result: Result) -> Markup:
         parts.append(tables.options(cell).section("choices"))
     until = "Until decided: estimates in points against the takes spent, inside bounds that hold at any time."
     parts.append(picture(figures.course(cell, _path(i)), until, style="options"))
-    small = [words.rule(cell)]
-    if cell.retest is not None:
-        kappa = estimate_plain(cell.retest.kappa)
-        alike = f"Two takes of a start end alike in {estimate_percent(cell.retest.agreement)} of pairs"
-        small.append(f"{alike}{f'; kappa {kappa}' if kappa else ''}.")
-    parts += [prose(line, "small") for line in small if line]
+    if rule := words.rule(cell):
+        parts.append(prose(rule, "small"))
     parts += [prose(sentence(note), "note") for note in cell.notes]
     return Markup('<article class="verdict" data-policy="{}">{}</article>').format(cell.policy, Markup("").join(parts))
 
@@ -210,9 +205,6 @@ def _ladder(result: Result) -> Section:
         figure, below = figures.ladder(cell, _path(i)), []
         if figure is None:
             below.append(prose(words.state(cell) or "No ladder: nothing was measured.", "none"))
-        if words.leak(cell):
-            leak = "Keeping the shortest take does as well or better: here length gives the outcome away."
-            below.append(prose(leak, "warning"))
         drawn.append(picture(figure, key(i, cell.policy), *below))
     parts = [prose(_LADDER), block("pair", *drawn) if drawn else prose("No takes, no ladder.", "none")]
     if scored := _scored(result):

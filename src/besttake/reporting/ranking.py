@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from besttake.reporting.drawing import (
     SERIES,
-    Area,
     Element,
     Figure,
     Frame,
@@ -65,7 +64,7 @@ def _strip(take: RankedTake) -> Markup:
 
 
 def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
-    """The cosine of each take's frames to their nearest demonstration frames; grey: not part of the score.
+    """The cosine of each take's frames to their nearest demonstration frames.
 
     All figures of a ranking have the same axes. With several takes each has its own colour, and its name at the top.
     """
@@ -87,8 +86,6 @@ def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
         color = f"s{i % SERIES}" if legend else "accent" if take.place == 1 else "ink"
         if legend:
             shapes.append(Label(frame.x.start, 16 * (i + 1), f"{take.place}. {shorten(take.name, 60)}", color, 12))
-        else:
-            shapes += _unscored(take, result, frame)
         shapes += _trace(take, color, frame)
     name = f"{len(drawn)} takes" if legend else shorten(drawn[0].name, 60)
     return Figure(frame.width, frame.height, f"Score of {name} over time", tuple(shapes))
@@ -101,14 +98,3 @@ def _trace(take: RankedTake, color: str, frame: Frame) -> list[Element]:
         tip = f"{take.seconds[i]:.2f} s: cosine {take.best[i]:.3f} to library frame {take.nearest[i]}"
         shapes.append(Mark(*points[i], 2.4, color, tip=tip))
     return shapes
-
-
-def _unscored(take: RankedTake, result: RankResult, frame: Frame) -> list[Element]:
-    """The grey area over the frames that the window leaves out."""
-    scored = [second for second in take.seconds if second * result.rate < take.scored - 0.5]
-    end = scored[-1] if scored else 0.0
-    if take.seconds[-1] <= end:
-        return []
-    left, right, top, bottom = frame.x(end), frame.x(take.seconds[-1]), frame.y.end, frame.y.start
-    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-    return [Area(corners, "muted", opacity=0.12, tip=f"not scored: beyond the window {result.window}")]

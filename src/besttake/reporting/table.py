@@ -53,7 +53,6 @@ class Table:
     columns: Sequence[str | Column]
     rows: Sequence[Sequence[Any]]
     notes: Sequence[str] = ()
-    most_rows: int | None = _MOST_ROWS
 
     @property
     def names(self) -> list[str]:
@@ -61,11 +60,11 @@ class Table:
         return [column if isinstance(column, str) else column.name for column in self.columns]
 
     def html(self) -> str:
-        """The table in a notebook: heading, rows and notes, cut after ``most_rows`` rows (None: never)."""
-        hidden = len(self.rows[self.most_rows :]) if self.most_rows is not None else 0
+        """The table in a notebook: heading, the first rows, and notes."""
+        hidden = len(self.rows[_MOST_ROWS:])
         notes = [*([f"{hidden} more rows"] if hidden else []), *self.notes]
         below = Markup("").join(Markup("<p>{}</p>").format(note) for note in notes)
-        table = Markup("<table>{}</table>").format(self._inside(self.most_rows))
+        table = Markup("<table>{}</table>").format(self._inside(_MOST_ROWS))
         return str(Markup("<div><p><strong>{}</strong></p>{}{}</div>").format(self.heading, table, below))
 
     def section(self, style: str = "sortable", name: str = "") -> Markup:

@@ -20,7 +20,6 @@ CHECK_LEGEND = (
     "Errors of one sample at demonstrated states, own demonstration left out, in action standard deviations. Added:"
     " against cooling at the same noise. Reach: how far the chunk moves the sample, over the policy's own spread."
 )
-_MOST_SENTENCES = 5
 
 
 def gain_headroom(cell: Cell) -> tuple[Estimate | None, Estimate | None]:
@@ -38,7 +37,7 @@ def rates(cell: Cell) -> tuple[Estimate | None, Estimate | None, Estimate | None
 
 def verdicts(result: Result) -> Table:
     """What each policy needs, with the sentence to read first."""
-    sentences = [f"{cell.policy}: {headline(cell)}" for cell in result.policies[:_MOST_SENTENCES]]
+    sentences = [f"{cell.policy}: {headline(cell)}" for cell in result.policies]
     return replace(cells(result.policies), heading=overview(result), notes=sentences)
 
 

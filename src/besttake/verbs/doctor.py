@@ -137,7 +137,7 @@ class DoctorResult(Tabular):
             lines = (*self.pairing.lines, *self.pairing.conventions)
             rows += [("pairing", x.what, "differs" if x.differs else "", _sides(x), "") for x in lines]
             notes = [*self.pairing.problems, *self.pairing.notes]
-        return Table(heading, ("group", "what", "works", "detail", "remedy"), rows, notes, most_rows=None)
+        return Table(heading, ("group", "what", "works", "detail", "remedy"), rows, notes)
 
 
 def doctor(
