@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from besttake.cli.main import main
 from besttake.errors import RunError
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
@@ -99,14 +97,3 @@ def test_a_run_is_never_written_over(tmp_path: Path, first: Path) -> None:
         merge([first, first], whole)
     with pytest.raises(RunError, match="at least two runs"):
         merge([first], tmp_path / "out")
-
-
-def test_the_command_says_what_to_do_next(
-    tmp_path: Path, first: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    second, out = run(tmp_path / "second", 2, 3), tmp_path / "out"
-    monkeypatch.setattr("sys.argv", ["besttake", "runs", "merge", str(first), str(second), "-o", str(out), "--json"])
-    with pytest.raises(SystemExit) as ended:
-        raise SystemExit(main())
-    assert not ended.value.code
-    assert json.loads(capsys.readouterr().out)["takes"] == 12

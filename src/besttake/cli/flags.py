@@ -1,7 +1,7 @@
 """The flags of commands, and how results are printed.
 
 Flags of a plan are made from its definition (`besttake.config.Plan`): names, types, ranges and help are its fields'.
-``python -m besttake.cli.flags > docs/plan.md`` writes the same definition as a table.
+``python -m besttake.cli.flags`` prints the same definition as the tables of docs/plan.md.
 """
 
 from __future__ import annotations
@@ -118,46 +118,8 @@ def _with_signature(command: Callable[..., Any], parameters: Sequence[inspect.Pa
     return command
 
 
-def plan_table() -> str:
-    """docs/plan.md: every key of a plan with its flag, default and meaning."""
-    lines = [
-        "# Plans and flags",
-        "",
-        "<!-- Made by `python -m besttake.cli.flags > docs/plan.md`; edit `src/besttake/config.py` instead. -->",
-        "",
-        "This page lists everything that you can ask `besttake diagnose` for. A plan can be a YAML file, flags, or",
-        "both (a flag overrides the same key of the file); in Python it is a `besttake.Plan`. The keys are the same",
-        "everywhere. Only `policy` and `env` are required.",
-        "",
-        "```yaml",
-        "policy: [testbed:half, testbed:alt]",
-        "env: testbed",
-        "starts: 60",
-        "retrieval: {rule: frame, prior: 0.2, rerank: 10}",
-        "```",
-        "",
-        "Save this as `plan.yaml` and run it with",
-        "",
-        "```",
-        "besttake diagnose plan.yaml -o runs/mine",
-        "```",
-        "",
-        "## Keys",
-        "",
-        *_rows(Plan.model_fields),
-        "",
-        "## Retrieval settings",
-        "",
-        "These keys belong under `retrieval`; `noise`, `prior` and `rule` may also stand at the top level. A key that",
-        "you leave out comes from the check before the run ([retrieval.md](retrieval.md)),",
-        "else it has its default.",
-        "",
-        *_rows(Retrieval.model_fields),
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
-def _rows(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+def key_table(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    """The lines of a table of docs/plan.md: every key with its flag, default and meaning."""
     yield "| key | flag | default | meaning |"
     yield "| --- | --- | --- | --- |"
     for name, field in fields.items():
@@ -277,4 +239,4 @@ def show(shown: str | Sequence[Part], data: Any = None, as_json: bool = False) -
 
 
 if __name__ == "__main__":
-    print(plan_table(), end="")
+    print("\n".join([*key_table(Plan.model_fields), "", *key_table(Retrieval.model_fields)]))

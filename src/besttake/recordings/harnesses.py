@@ -64,16 +64,12 @@ def read_recording(path: Path) -> list[Recording]:
     try:
         with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
             database.row_factory = sqlite3.Row
-            return [
-                _recording(
-                    path,
-                    "vla-eval recording",
-                    str(evaluation["eval_id"]),
-                    _object(files.read_json(evaluation["metadata"])),
-                    [_recorded(row) for row in database.execute(_EPISODES, (evaluation["eval_id"],))],
-                )
-                for evaluation in database.execute("select eval_id, metadata from eval_metadata").fetchall()
-            ]
+            recordings = []
+            for one in database.execute("select eval_id, metadata from eval_metadata").fetchall():
+                rows = [_recorded(row) for row in database.execute(_EPISODES, (one["eval_id"],))]
+                about = _object(files.read_json(one["metadata"]))
+                recordings.append(_recording(path, "vla-eval recording", str(one["eval_id"]), about, rows))
+            return recordings
     except (sqlite3.Error, ValueError, TypeError, RecursionError, OverflowError) as error:
         # Other programs keep databases, too (a BestTake run its takes).
         kind = UnknownFormat if "no such table" in str(error) else IngestError
@@ -148,14 +144,9 @@ def _episode(path: Path, row: Mapping[str, Any], benchmark: str) -> Episode:
     won = None if reason else outcome_at(f"{path}: episode {start} of {task!r}", metrics["success"])
     detail = str(row.get("failure_detail") or "").strip().splitlines()
     return Episode(
-        task=task,
-        start=start,
-        success=won,
-        env=benchmark,
-        steps=None if reason else whole(row.get("steps")),
-        error=f"{reason}: {detail[-1]}" if reason and detail else reason,
-        uid=_uid(row, task),
-    )
+        task=task, start=start, success=won, env=benchmark, steps=None if reason else whole(row.get("steps")),
+        error=f"{reason}: {detail[-1]}" if reason and detail else reason, uid=_uid(row, task),
+    )  # fmt: skip
 
 
 def _start(value: Any) -> str:

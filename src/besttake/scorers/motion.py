@@ -40,8 +40,6 @@ class Actions:
             whole = take.steps + self._steps <= len(take.actions)
             if whole.any():
                 own = _scaled(np.stack([take.actions[t : t + self._steps] for t in take.steps[whole]]), demos)
-                if own.shape[1] != pieces.shape[1]:
-                    raise ComponentError("scorer actions: takes and demonstrations have actions of different sizes")
                 trace[whole] = -_gaps(own, pieces)
             values = []
             for end in take.ends:

@@ -16,9 +16,8 @@ from pathlib import Path
 from besttake import registry
 from besttake.demos.library import Library, check_gripper
 from besttake.envs.base import Env, Placeable
-from besttake.errors import BestTakeError, LibraryError, one_line
+from besttake.errors import LibraryError, one_line
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.table import Table, Tabular
 from besttake.types import Start
 
 
@@ -34,7 +33,7 @@ class ReplayedDemo:
 
 
 @dataclass(frozen=True)
-class ReplayResult(Tabular):
+class ReplayResult:
     """What became of each demonstration of ``library`` in ``env``."""
 
     library: str
@@ -54,11 +53,6 @@ class ReplayResult(Tabular):
     def to_json(self) -> str:
         """As JSON text."""
         return json.dumps({**asdict(self), "succeeded": self.succeeded, "replayed": len(self.replayed)}, indent=1)
-
-    def _table(self) -> Table:
-        rows = [(d.id, d.task, d.steps, d.success_step, d.problem) for d in self.demos]
-        heading = f"{self.succeeded} of {len(self.replayed)} demonstrations succeed again in {self.env}"
-        return Table(heading, ("demo", "task", "steps", "success_step", "problem"), rows, ())
 
 
 def replay(
@@ -129,10 +123,7 @@ def _begin(library: Library, number: int, env: Env, task: str) -> bool:
         return True
     if not isinstance(env, Placeable):
         return False
-    try:
-        state = library.start_state(number)
-    except BestTakeError:
-        return False
+    state = library.start_state(number)
     if state is None:
         return False
     env.place(task, state)
