@@ -70,7 +70,7 @@ def test_third_parties_add_schemes_by_entry_points(monkeypatch: pytest.MonkeyPat
     (tmp_path / "their_package.py").write_text(MEMBER + "def make(rest, **options): return member((rest, options))\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     entry = EntryPoint("theirs", "their_package:make", "besttake.encoders")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == entry.group else [])
+    monkeypatch.setattr(registry, "_plugins", lambda group: (entry,) if group == "encoders" else ())
     made: Any = registry.encoder("theirs:a/b?k=v", more=1)
     assert made.made == ("a/b", {"k": "v", "more": 1})
     assert "theirs" in registry.schemes("encoders")

@@ -483,8 +483,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
         loaded = bounded_yaml(path)
     except OSError as error:
         raise PlanError(f"{error.strerror}; name a plan file") from error
-    except UnicodeDecodeError as error:
-        raise PlanError(f"not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except yaml.YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         place = f" at line {mark.line + 1}" if mark else ""

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, is_dataclass, replace
 from difflib import get_close_matches
-from functools import lru_cache, partial
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from inspect import Parameter, signature
 from pathlib import Path
@@ -223,14 +223,10 @@ def schemes(group: str) -> tuple[str, ...]:
     return tuple(sorted({*_BUILTIN[group], *(entry.name for entry in _plugins(group))}))
 
 
+@cache
 def _plugins(group: str) -> tuple[EntryPoint, ...]:
     """The entry points of a family. To list them reads a file of every installed package, so it is done once."""
-    return _listed(entry_points, f"besttake.{group}", tuple(sys.path))
-
-
-@lru_cache(maxsize=32)
-def _listed(list_them: Callable[..., Any], group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    return tuple(list_them(group=group))
+    return tuple(entry_points(group=f"besttake.{group}"))
 
 
 def policy(uri: str | FromFile, *, trust_remote_code: bool = False, **options: Any) -> Policy:

@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.core.offline import Check
+from besttake.core.probe import Probe
+from besttake.core.relation import Line, Splits
+from besttake.core.stats import Agreement
 from besttake.core.stats import Estimate as Estimate
 from besttake.core.stats import Finding as Finding
 from besttake.core.stats import Forecast as Forecast
@@ -100,25 +103,6 @@ class Ranking(_Model):
     pooled: dict[str, dict[str, Estimate]]
     invalid: int
     blind: int
-
-
-class Dfe(_Model):
-    """The demonstration-fit error (Eq. 3), the floor (the error of demonstrations against each other), and their ratio.
-
-    ``dfe`` is an L2 norm over a whole chunk; ``mean_square`` is the squared error per number of the chunk, in whose
-    units the paper's figures must be. The states are those that a whole chunk follows, so never
-    the last ``horizon - 1`` steps of a demonstration.
-    """
-
-    dfe: Estimate
-    floor: Estimate
-    ratio: Estimate
-    correlation: Estimate
-    spread: Estimate
-    mean_square: Estimate = Estimate(reason="not measured")
-    states: int
-    samples: int
-    reason: str = ""
 
 
 class ArmResult(_Model):
@@ -261,16 +245,6 @@ class Verdict(_Model):
         return {"takes": self.takes, "demonstrations": self.demonstrations, "both": self.both}
 
 
-class Retest(_Model):
-    """Whether two takes of a start end alike: the fraction of pairs that do, and Fleiss' kappa.
-
-    A kappa of 1 means that the seed changes nothing, 0 that the start says nothing about the outcome.
-    """
-
-    agreement: Estimate
-    kappa: Estimate
-
-
 class TaskLine(_Model):
     """The main numbers of one task of a cell."""
 
@@ -357,12 +331,12 @@ class Cell(_Model):
     headroom: Headroom | None = None
     selectors: Selectors | None = None
     ranking: Ranking | None = None
-    dfe: Dfe | None = None
+    dfe: Probe | None = None
     arms: Arms | None = None
     verdict: Verdict | None = None
     tasks: list[TaskLine] = []
     notes: list[str] = []
-    retest: Retest | None = None
+    retest: Agreement | None = None
     path: CellPath | None = None
     rejection: Rejection | None = None
 
@@ -370,25 +344,6 @@ class Cell(_Model):
     def chosen(self) -> Selector | None:
         """The selector that the verdict rests on; None if it was not measured."""
         return self.selectors.scored.get(self.scorer, {}).get(self.window) if self.selectors else None
-
-
-class Split(_Model):
-    """Pearson r over random disjoint halves of the starts."""
-
-    mean: float | None = None
-    sd: float | None = None
-    splits: int = 0
-    reason: str = ""
-
-
-class Fit(_Model):
-    """The line through the cells, and its 95 % band at ``x``."""
-
-    slope: float
-    intercept: float
-    x: list[float]
-    low: list[float]
-    high: list[float]
 
 
 class Relation(_Model):
@@ -402,10 +357,10 @@ class Relation(_Model):
     r: float | None = None
     interval: tuple[float, float] | None = None
     spearman: Estimate | None = None
-    disjoint: Split = Split()
+    disjoint: Splits = Splits()
     within: dict[str, Estimate | None] = {}
     leave_one_out: dict[str, Estimate | None] = {}
-    fit: Fit | None = None
+    fit: Line | None = None
     capture_mean: float | None = None
     capture_sd: float | None = None
     reason: str = ""

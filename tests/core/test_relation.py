@@ -67,8 +67,9 @@ def test_the_line_is_least_squares_and_its_band_holds_it():
     line = rel.fit_line(x, y)
     expected = sps.linregress(x, y)
     assert (line.slope, line.intercept) == pytest.approx((expected.slope, expected.intercept))
-    fit = line.intercept + line.slope * line.x
-    assert np.mean((line.low <= fit + 1e-9) & (fit <= line.high + 1e-9)) > 0.9
+    x, low, high = map(np.array, (line.x, line.low, line.high))
+    fit = line.intercept + line.slope * x
+    assert np.mean((low <= fit + 1e-9) & (fit <= high + 1e-9)) > 0.9
     assert rel.fit_line([1] * 8, range(8)) is None
     assert rel.fit_line(range(7), range(7)) is None
 

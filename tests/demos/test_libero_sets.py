@@ -139,21 +139,3 @@ def test_libero_s_own_files_are_paired_by_what_the_simulator_s_states_show(tmp_p
             np.testing.assert_array_equal(demo.actions, episode.actions[first:])
             np.testing.assert_array_equal(demo.states, episode.states[first:-1])
             np.testing.assert_array_equal(demo.frames, episode.pictures["wrist"][first:-1])
-
-
-def test_all_layouts_give_the_same_library(tmp_path):
-    uris = {
-        "openpi": f"lerobot:{writers.openpi_libero(tmp_path / 'openpi', EPISODES)}",
-        "hugging face": f"lerobot:{writers.hugging_face_libero(tmp_path / 'hf', EPISODES)}",
-        "openvla": f"hdf5:{writers.openvla_hdf5(tmp_path / 'openvla', EPISODES)}",
-    }
-    libraries = [build(registry.demos(uri), Hog(), tmp_path / f"{name} library") for name, uri in uris.items()]
-    for episode in EPISODES:
-        views = [library.view(episode.task, episode.instruction) for library in libraries]
-        assert {view.matched for view in views} == {"task"}
-        for view in views[1:]:
-            for one, other in zip(view.demos, views[0].demos, strict=True):
-                assert view.library.demos[one].events == views[0].library.demos[other].events
-                same = (view.library.chunk(int(one), 0, 24), views[0].library.chunk(int(other), 0, 24))
-                np.testing.assert_array_equal(*same)
-            np.testing.assert_allclose(view.embeddings, views[0].embeddings, atol=1e-6)

@@ -73,14 +73,6 @@ def test_event_frames_are_embedded_even_where_the_stride_skips_them(two_tasks, t
         assert len(steps) <= 5 + 3
 
 
-def test_past_its_end_a_demonstration_holds_still_with_the_gripper_as_it_was(library, two_tasks, tmp_path):
-    chunk = library.chunk(0, 28, 5)
-    np.testing.assert_array_equal(chunk[:2], two_tasks.demos[0].actions[28:])
-    np.testing.assert_array_equal(chunk[2:], np.tile([0, 0, 0, 1], (3, 1)))
-    repeated = build(two_tasks, Pixels(), tmp_path / "repeat", Options(pad="repeat")).chunk(0, 28, 5)
-    np.testing.assert_array_equal(repeated[2:], np.tile(two_tasks.demos[0].actions[-1], (3, 1)))
-
-
 def test_retrieval_finds_the_corner_of_the_most_similar_demonstration_and_returns_the_grasp(library, two_tasks):
     view = library.view("pick")
     retriever = view.retriever(RetrievalConfig(rule="next"), horizon=6)

@@ -198,12 +198,10 @@ BARE = {
     "lerobot": lambda root: writers.openpi_libero(root, EPISODES),
     "rlds": lambda root: writers.rlds_libero(root, EPISODES),
     "zarr": lambda root: Path(shutil.copytree(FIXTURES / "replay.zarr", root)),
-    "droid": lambda root: writers.droid(root, EPISODES),
-    "hdf5": lambda root: writers.libero_hdf5(root, EPISODES),
+    "droid": lambda root: writers.droid(root, EPISODES), "hdf5": lambda root: writers.libero_hdf5(root, EPISODES),
     "maniskill": lambda root: writers.maniskill(root / "trajectory.h5", EPISODES).parent,
-    "aloha": lambda root: writers.aloha(root, EPISODES),
-    "video": pictures,
-}
+    "aloha": lambda root: writers.aloha(root, EPISODES), "video": pictures,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", BARE)
@@ -220,15 +218,10 @@ def test_a_bare_path_is_taken_for_what_it_is(tmp_path, scheme):
 
 
 DECODES = {
-    "lerobot": (lerobot, "picture"),
-    "rlds": (rlds, "picture"),
-    "zarr": (zarr, "_pictures"),
-    "droid": (hdf5_formats, "video_frames"),
-    "hdf5": (hdf5, "pictures"),
-    "maniskill": (hdf5, "pictures"),
-    "aloha": (hdf5, "pictures"),
-    "video": (video, "read_frames"),
-}
+    "lerobot": (lerobot, "picture"), "rlds": (rlds, "picture"), "zarr": (zarr, "_pictures"),
+    "droid": (hdf5_formats, "video_frames"), "hdf5": (hdf5, "pictures"), "maniskill": (hdf5, "pictures"),
+    "aloha": (hdf5, "pictures"), "video": (video, "read_frames"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("scheme", BARE)
@@ -247,15 +240,6 @@ def test_demonstrations_beyond_those_wanted_of_a_task_are_not_decoded(tmp_path, 
         decode.reset_mock()
         build(source, Hog(), tmp_path / "last", Options(tasks=(last,)))
         assert decode.call_count == sum(demo.task == last for demo in demos) * each
-
-
-def test_several_data_sets_side_by_side_are_told_by_name(tmp_path):
-    writers.rlds_libero(tmp_path / "all", EPISODES[:1])
-    writers.libero_hdf5(tmp_path / "all" / "libero_10", EPISODES[:1])
-    with pytest.raises(
-        LibraryError, match=r"holds 2 data sets \(libero_10, libero_object_no_noops\); name one of them"
-    ):
-        source_of(str(tmp_path / "all"))
 
 
 def test_what_is_not_known_is_one_line_that_says_what_would_be(tmp_path):

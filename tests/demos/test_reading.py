@@ -170,13 +170,6 @@ def test_videos_outside_are_not_read(tmp_path):
     outside = tmp_path / "outside.mp4"
     writers.write_video(outside, EPISODES[0].pictures["wrist"], 20)
     assert all(isinstance(item, UnreadableDemo) for item in registry.demos(changed(root, video_path=str(outside))))
-    video = root / "videos" / "chunk-000" / "observation.images.wrist_image" / "episode_000000.mp4"
-    video.unlink()
-    video.symlink_to(outside)
-    again = writers.ipec_libero(tmp_path / "again", EPISODES[1:])
-    assert not isinstance(next(iter(registry.demos(f"lerobot:{again}"))), UnreadableDemo)
-    with pytest.raises(LibraryError, match="leads out of the data set"):
-        registry.demos(changed(root, video_path=json.loads((again / "meta/info.json").read_text())["video_path"]))
 
 
 def test_pictures_outside_are_not_read(tmp_path):
@@ -265,20 +258,13 @@ def test_the_file_that_a_link_leads_to_is_not_even_opened(tmp_path):
     def change(file):
         file["data/demo_1"] = h5py.ExternalLink(str(tmp_path / "pipe"), "/")
 
-    code = "import sys; from besttake import registry; print(len(list(registry.demos(sys.argv[1]))))"
+    code = (
+        "import sys; from besttake import registry; print([vars(d).get('reason') for d in registry.demos(sys.argv[1])])"
+    )
     command = [sys.executable, "-c", code, hdf5(tmp_path, change)]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout == "2\n"
-
-
-def test_a_demonstration_in_another_file_is_left_out_and_the_others_are_read(tmp_path):
-    outside = outside_file(tmp_path)
-
-    def change(file):
-        file["data/demo_1"] = h5py.ExternalLink(str(outside), "/")
-
-    good, bad = registry.demos(hdf5(tmp_path, change))
-    assert len(good.actions) == 6
-    assert bad == UnreadableDemo(bad.id, "has demo_1 in another file, which is not read")
+    assert subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout == (
+        "[None, 'has demo_1 in another file, which is not read']\n"
+    )
 
 
 def test_links_in_a_circle_end(tmp_path):

@@ -49,7 +49,7 @@ def test_what_tfds_wrote_is_read_back_exactly(numbers):
         assert demo.task == demo.instruction == ["pick up the milk", "put the bowl"][episode % 2]
 
 
-def test_the_same_episodes_as_rlds_and_as_lerobot_give_the_same_library(tmp_path):
+def test_the_same_episodes_as_rlds_and_as_lerobot_are_the_same_demonstrations(tmp_path):
     episodes = [writers.episode(i, length=12, side=32) for i in range(4)]
     one = registry.demos(f"rlds:{writers.rlds_libero(tmp_path / 'rlds', episodes, shards=1)}")
     two = registry.demos(f"lerobot:{writers.openpi_libero(tmp_path / 'openpi', episodes)}")
@@ -57,10 +57,8 @@ def test_the_same_episodes_as_rlds_and_as_lerobot_give_the_same_library(tmp_path
         assert first.task == second.task
         for name in ("frames", "states", "actions", "frame_steps"):
             np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-    libraries = [build(source, Hog(), tmp_path / f"library of {source.name[:4]}", Options()) for source in (one, two)]
-    assert [d.events for d in libraries[0].demos] == [d.events for d in libraries[1].demos]
-    np.testing.assert_array_equal(libraries[0].embeddings, libraries[1].embeddings)
-    shown = libraries[0].show(1, 3, ("agentview", "wrist"))
+    library = build(one, Hog(), tmp_path / "library", Options())
+    shown = library.show(1, 3, ("agentview", "wrist"))
     np.testing.assert_array_equal(shown["agentview"], episodes[1].pictures["agentview"][3])
 
 

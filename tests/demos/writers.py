@@ -16,7 +16,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,8 @@ def episode(number: int, length: int = 24, side: int = 256) -> Episode:
     opening[0] = 0.039
     for step in range(length):
         opening[step + 1] = np.clip(opening[step] - 0.008 * actions[step, 6], 0.012, 0.04)
-    states = np.concatenate([moved + np.array([0, 0, 1, 3, 0, 0]), opening[:, None], -opening[:, None]], axis=1).astype(
-        np.float32
-    )
+    parts = [moved + np.array([0, 0, 1, 3, 0, 0]), opening[:, None], -opening[:, None]]
+    states = np.concatenate(parts, axis=1).astype(np.float32)
     joints = rng.normal(0, 1, 7) + np.cumsum(rng.normal(0.02, 0.01, (length + 1, 7)), axis=0)
     simulator = np.concatenate(
         [0.05 * np.arange(length)[:, None], joints[:length], states[:length, 6:], rng.normal(0, 1, (length, 30))],
@@ -76,14 +75,8 @@ def episode(number: int, length: int = 24, side: int = 256) -> Episode:
     }
     words = ("pick up the milk and place it in the basket", "put the bowl on the plate")[number % 2]
     return Episode(
-        words.replace(" ", "_"),
-        words,
-        states,
-        actions.astype(np.float32),
-        pictures,
-        joints.astype(np.float64),
-        simulator,
-    )
+        words.replace(" ", "_"), words, states, actions.astype(np.float32), pictures, joints, simulator
+    )  # fmt: skip
 
 
 def _pictures(number: int, count: int, side: int, shade: int) -> Array:
@@ -133,7 +126,7 @@ def ipec_libero(root: Path, episodes: Sequence[Episode], version: str = "v2.1") 
     motors = ["x", "y", "z", "roll", "pitch", "yaw", "gripper"]
     features["observation.state"] = {"dtype": "float32", "shape": [8], "names": {"motors": [*motors, "gripper"]}}
     features["action"] = {"dtype": "float32", "shape": [7], "names": {"motors": motors}}
-    turned = [_with_actions(each, _inverted(each.actions)) for each in episodes]
+    turned = [replace(e, actions=_with_gripper(e.actions, 1 - e.actions[:, 6].clip(0, 1))) for e in episodes]
     return v2(root, turned, cameras, features, version=version, fps=20, columns=("observation.state", "action"))
 
 
@@ -257,10 +250,10 @@ def write_video(path: Path, pictures: Array, fps: int, codec: str = "libx264") -
         container.mux(stream.encode())
 
 
-def png(image: Array) -> bytes:
-    """``image`` as the bytes of a PNG file."""
+def png(image: Array, kind: str = "PNG", **options: Any) -> bytes:
+    """``image`` as the bytes of a PNG file, or of another kind."""
     buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, format="PNG", compress_level=1)
+    Image.fromarray(image).save(buffer, format=kind, **(options or {"compress_level": 1}))
     return buffer.getvalue()
 
 
@@ -338,16 +331,6 @@ def _stats(episodes: Sequence[Episode], columns: tuple[str, str]) -> dict[str, A
         numbers = {"min": rows.min(0), "max": rows.max(0), "mean": rows.mean(0), "std": rows.std(0)}
         stats[column] = {**{name: each.tolist() for name, each in numbers.items()}, "count": [len(rows)]}
     return stats
-
-
-def _with_actions(each: Episode, actions: Array) -> Episode:
-    return Episode(each.task, each.instruction, each.states, actions, each.pictures, each.joints, each.simulator)
-
-
-def _inverted(actions: Array) -> Array:
-    turned = actions.copy()
-    turned[:, 6] = 1 - np.clip(turned[:, 6], 0, 1)
-    return turned
 
 
 def _parquet(path: Path, table: pa.Table) -> None:
@@ -460,7 +443,7 @@ def maniskill(path: Path, episodes: Sequence[Episode], failed: Sequence[int] = (
     with h5py.File(path, "w") as file:
         for number, each in enumerate(episodes):
             group = file.create_group(f"traj_{number}", track_order=True)
-            group["actions"] = _with_gripper(each.actions, -1)
+            group["actions"] = _with_gripper(each.actions, -each.actions[:, 6])
             pose = np.concatenate([each.states[:, :3], np.tile([0.0, 1.0, 0.0, 0.0], (len(each) + 1, 1))], axis=1)
             group["obs/extra/tcp_pose"] = pose.astype(np.float32)
             fingers = np.repeat(each.states[:, 6:7], 2, axis=1)
@@ -492,7 +475,10 @@ def aloha(root: Path, episodes: Sequence[Episode], compressed: bool = False) -> 
                 frames = each.pictures[own][:length]
                 if compressed:
                     # cv2.imencode takes the RGB array for BGR, so red and blue are exchanged in the file
-                    encoded = [np.frombuffer(jpeg(frame[..., ::-1]), np.uint8) for frame in frames]
+                    encoded = [
+                        np.frombuffer(png(frame[..., ::-1], "JPEG", quality=95, subsampling=0), np.uint8)
+                        for frame in frames
+                    ]
                     size = max(map(len, encoded))
                     frames = np.stack([np.pad(data, (0, size - len(data))) for data in encoded])
                 file[f"observations/images/{camera}"] = frames
@@ -529,14 +515,5 @@ def steps_shown(frames: Array, pictures: Array) -> list[int]:
     return [int(np.argmin([np.abs(frame - each.astype(int)).mean() for each in pictures])) for frame in frames]
 
 
-def jpeg(image: Array) -> bytes:
-    """``image`` as the bytes of a JPEG file."""
-    buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, format="JPEG", quality=95, subsampling=0)
-    return buffer.getvalue()
-
-
-def _with_gripper(actions: Array, factor: float) -> Array:
-    turned = actions.copy()
-    turned[:, 6] *= factor
-    return turned
+def _with_gripper(actions: Array, commands: Array) -> Array:
+    return np.concatenate([actions[:, :6], commands[:, None]], axis=1).astype(np.float32)

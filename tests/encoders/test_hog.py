@@ -14,14 +14,6 @@ def stripes(angle, side=64, colour=(255, 255, 255)):
     return (wave[..., None] * np.array(colour)).astype(np.uint8)
 
 
-def test_embeddings_are_unit_float32_of_the_stated_dimension():
-    rng = np.random.default_rng(0)
-    rows = Hog().encode(rng.integers(0, 256, (4, 48, 80, 3), dtype=np.uint8))
-    assert rows.shape == (4, 768)
-    assert rows.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
-
-
 def test_a_picture_has_the_same_bits_alone_and_in_a_batch():
     images = np.random.default_rng(1).integers(0, 256, (33, 64, 64, 3), dtype=np.uint8)
     whole = Hog().encode(images)

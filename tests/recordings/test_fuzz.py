@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from besttake.errors import BestTakeError
-from besttake.recordings.episodes import IngestError, outcome
+from besttake.recordings.episodes import IngestError
 from besttake.recordings.read import may_hold_outcomes, read, read_file
 from besttake.result import Result
 from besttake.verbs.ingest import ingest
@@ -80,19 +80,6 @@ def test_a_damaged_recording_is_episodes_or_one_line(tmp_path: Path, source: Pat
         copy = tmp_path / source.name
         copy.write_bytes(data)
         gives_episodes_or_one_line(copy)
-
-
-@QUICK
-@given(JSON | st.lists(SCALAR))
-def test_only_yes_is_a_success(value: Any) -> None:
-    try:
-        won = outcome(value)
-    except ValueError:
-        return
-    if won:
-        assert value is True or value == 1 or str(value).strip().lower() in (
-            "1", "1.0", "true", "yes", "success", "succeeded", "successful", "s", "y", "t",
-        )  # fmt: skip
 
 
 ROWS = st.lists(

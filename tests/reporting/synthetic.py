@@ -11,10 +11,12 @@ from unittest.mock import patch
 
 import numpy as np
 
+from besttake.core.probe import Probe
+from besttake.core.relation import Line, Splits
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.reporting.words import worded
-from besttake.result import Cell, Cost, Dfe, Estimate, Fit, Relation, Result, Split
+from besttake.result import Cell, Cost, Estimate, Relation, Result
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.scores import SCORE_NAMES, SCORERS, ScoreName, Scores, TakeScore
@@ -24,12 +26,13 @@ from besttake.takes.take import Film, Take
 ARMS = ("base", "cooled", "shuffled", "retrieve")
 WORTH = 0.03
 WINDOWS = ("full", "common", "episode")
-DFE = Dfe(
+DFE = Probe(
     dfe=Estimate(value=0.52, low=0.49, high=0.55, n=400),
     floor=Estimate(value=0.38, low=0.36, high=0.4, n=400),
     ratio=Estimate(value=0.52 / 0.38, low=1.27, high=1.48, n=400),
     correlation=Estimate(value=0.81, low=0.77, high=0.85, n=400),
     spread=Estimate(value=0.21, low=0.2, high=0.22, n=400),
+    mean_square=Estimate(reason="not measured"),
     states=400,
     samples=3,
 )
@@ -187,7 +190,7 @@ def _relation(cells: list[Cell], shape: Shape) -> Relation:
         for c in cells
         if c.headroom and c.selectors
     ]
-    split = Split(mean=None, sd=None, splits=0, reason="too few cells")
+    split = Splits(mean=None, sd=None, splits=0, reason="too few cells")
     xs = [x for x, _ in xy]
     if len(xy) < 3 or np.std(xs) == 0:
         return Relation(
@@ -202,10 +205,10 @@ def _relation(cells: list[Cell], shape: Shape) -> Relation:
         r=float(np.corrcoef(x, y)[0, 1]),
         interval=(0.52, 0.98),
         spearman=Estimate(value=0.88, low=0.41, high=0.99, n=len(xy)),
-        disjoint=Split(mean=0.78, sd=0.11, splits=50),
+        disjoint=Splits(mean=0.78, sd=0.11, splits=50),
         within=dict.fromkeys(shape.policies, Estimate(value=0.8, low=0.3, high=0.97, n=3)),
         leave_one_out=dict.fromkeys(shape.policies, Estimate(value=0.82, low=0.4, high=0.96, n=3)),
-        fit=Fit(
+        fit=Line(
             slope=float(slope),
             intercept=float(intercept),
             x=[float(v) for v in grid],

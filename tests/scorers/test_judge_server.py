@@ -284,55 +284,12 @@ def test_the_key_comes_from_the_environment_and_is_repeated_nowhere(
         registry.scorer("judge:http://me:secret@127.0.0.1:8000?model=m")
 
 
-def test_wrong_options_are_one_line(stub: Stub) -> None:
-    for uri, words in (
-        (f"judge:{stub.url}", "which model"),
-        ("judge:?model=m", "name the server by URL"),
-        ("judge:ftp://127.0.0.1?model=m", "name the server by URL"),
-        (f"judge:{stub.url}?model=m&frames=0", "frames=0 is not a whole number"),
-        (f"judge:{stub.url}?model=m&answer=maybe", "answer=maybe is not one of number, yes"),
-    ):
-        with pytest.raises(ComponentError, match=words):
-            registry.scorer(uri)
-
-
 def test_a_plan_file_may_not_allow_uploads(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("policy: testbed:half\nenv: testbed:pick\nallow_upload: true\n")
     with pytest.raises(PlanError, match="a file may not allow it; give `allow_upload` yourself"):
         load_plan(path, {})
     assert load_plan(path, {"allow_upload": True}).allow_upload
-
-
-@pytest.mark.slow
-def test_a_judge_that_misbehaves_loses_its_column_alone_with_one_line(
-    stub: Stub, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BESTTAKE_CACHE", str(cache))
-    plan = Plan(
-        policy=["testbed:half"], env=["testbed:pick"], starts=2, seeds=2, arms=("base",), demos_per_task=2,
-        probe_states=0, check_states=0,
-    )  # fmt: skip
-    diagnose(plan, tmp_path / "run")
-    elsewhere = {"Location": "http://192.0.2.1/v1/chat/completions"}
-    wrong: dict[str, Reply] = {
-        "redirects": (307, elsewhere, b""),
-        "huge": (200, {}, b" " * (3 << 20)),
-        "nonsense": (200, {}, b"\xff\x00<html>"),
-        "refuses": (403, {}, b"go\naway"),
-        "wordy": said("I think it went rather well"),
-    }
-    stub.reply = lambda body: wrong[body["model"]]
-    judges = [f"judge:{stub.url}?model={name}&frames=2" for name in wrong]
-    result = score(tmp_path / "run", [*judges, "smoothness"])
-    assert list(result.lost) == [f"judge {name}" for name in wrong]
-    for name, why in result.lost.items():
-        assert name in why
-        assert "\n" not in why
-        assert len(why) < 500
-    scores = Scores.open(tmp_path / "run")
-    assert scores is not None
-    assert set(scores.scorers) == {"manifold", "coverage", "smoothness"}
 
 
 def test_a_run_is_scored_from_its_films_and_instructions(stub: Stub, tmp_path: Path) -> None:

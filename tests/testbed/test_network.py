@@ -33,16 +33,6 @@ def test_the_network_computes_what_the_textbook_says(weights):
         np.testing.assert_allclose(got[row], _textbook(weights, noise[row], states[row]), atol=2e-4)
 
 
-def test_a_row_has_the_same_bits_alone_and_in_any_batch(weights):
-    net = FlowNet(weights)
-    rng = np.random.default_rng(3)
-    noise = rng.standard_normal((9, HORIZON, 4), np.float32)
-    states = rng.normal(0, 0.1, (9, 20)).astype(np.float32)
-    together = net(noise, states)
-    assert all(np.array_equal(together[i : i + 1], net(noise[i : i + 1], states[i : i + 1])) for i in range(9))
-    assert np.array_equal(together[2:7], net(noise[2:7], states[2:7]))
-
-
 def test_misperceived_states_stay_consistent():
     world = World("pick")
     world.reset(1)

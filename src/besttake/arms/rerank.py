@@ -6,7 +6,6 @@ import numpy as np
 
 from besttake.arms.base import Acting, ArmSpec, Embed, Request, Sample, Tools
 from besttake.core.retrieve import alike, closeness
-from besttake.types import F32
 
 _SHOWN = 10
 
@@ -17,15 +16,11 @@ class Rerank:
     spec = ArmSpec("rerank", needs=("candidates",), library=True, score_camera=True, settings=("candidates",))
 
     def act(self, take: Request, tools: Tools) -> Acting:
-        """Sample all candidates, and execute the one closest to what was demonstrated."""
+        """Sample all candidates, and execute the one closest to what was demonstrated at the most similar frames."""
         samples = [Sample(take.observation, take.draw.candidate(c)) for c in range(tools.candidates)]
         *chunks, embedding = yield [*samples, Embed(tools.picture(take))]
-        return chunks[int(np.argmax(_closeness(take, tools, embedding, np.stack(chunks))))]
-
-
-def _closeness(take: Request, tools: Tools, embedding: F32, chunks: F32) -> F32:
-    """Closeness of each candidate to the actions demonstrated at the frames most similar to the current one."""
-    view, library, horizon = tools.view(take), tools.demonstrations, tools.policy.horizon
-    near = alike(embedding, view.embeddings, _SHOWN)
-    shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in near])
-    return closeness(chunks, shown, view.action_spread).astype(np.float32)
+        view, library, horizon = tools.view(take), tools.demonstrations, tools.policy.horizon
+        near = alike(embedding, view.embeddings, _SHOWN)
+        shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in near])
+        scores = closeness(np.stack(chunks), shown, view.action_spread).astype(np.float32)
+        return chunks[int(np.argmax(scores))]

@@ -111,7 +111,8 @@ class ArmSampler:
             with self._acting:
                 for row, answer in answers.items():
                     try:
-                        wants[row] = _checked_want(_resume(acting[row], answer))
+                        arm, failed = acting[row], isinstance(answer, Exception)
+                        wants[row] = _checked_want(arm.throw(answer) if failed else arm.send(answer))
                     except StopIteration as end:
                         chunks[row] = self._checked(requests[row], end.value)
                     except Exception as error:
@@ -145,10 +146,13 @@ class ArmSampler:
             own = [place for place in places if isinstance(lists[place[0]][place[1]], kind)]
             if own:
                 answers.update(zip(own, _called(call, [lists[row][index] for row, index in own]), strict=True))
-        return {
-            row: answers[row, 0] if isinstance(want, Want) else _all([answers[row, i] for i in range(len(lists[row]))])
-            for row, want in wants.items()
-        }
+        given: dict[int, Answer] = {}
+        for row, want in wants.items():
+            own = [answers[row, index] for index in range(len(lists[row]))]
+            given[row] = next(
+                (one for one in own if isinstance(one, Exception)), own[0] if isinstance(want, Want) else own
+            )
+        return given
 
     def _sample(self, wants: Sequence[Sample]) -> list[Array]:
         """A chunk for each, in memory of its own: a policy may use its own again, and takes keep what they got."""
@@ -188,11 +192,6 @@ class ArmSampler:
         return [matches[row] for row in range(len(wants))]
 
 
-def _resume(acting: Acting, answer: Answer) -> Any:
-    """Send an answer to an arm (None starts it) and return its next request; an exception is raised in the arm."""
-    return acting.throw(answer) if isinstance(answer, Exception) else acting.send(answer)
-
-
 def _checked_want(wanted: Any) -> Want | list[Want]:
     """Check that an arm yielded a request or a list of requests; TypeError otherwise."""
     if isinstance(wanted, Want):
@@ -215,8 +214,3 @@ def _called(call: Callable[[Any], Any], wants: Sequence[Any]) -> list[Answer]:
         return answers
     except Exception as error:
         return [error] if len(wants) == 1 else [answer for want in wants for answer in _called(call, [want])]
-
-
-def _all(answers: list[Answer]) -> list[Answer] | Exception:
-    """A list of answers, or the first error among them."""
-    return next((answer for answer in answers if isinstance(answer, Exception)), answers)

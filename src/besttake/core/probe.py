@@ -73,7 +73,7 @@ class Probe:
     `sampling_spread`. ``correlation``: Pearson's r of the closest sampled first action (closest as an action, whichever
     sample's chunk is closest) and the demonstrated one, pooled over states and dimensions; pooling dimensions of
     different means raises it, so compare it only between policies on the same states. Floor and ratio have no value
-    where none was measured.
+    where none was measured; none of them has where there is a ``reason``.
     """
 
     dfe: Estimate
@@ -84,6 +84,7 @@ class Probe:
     mean_square: Estimate
     states: int
     samples: int
+    reason: str = ""
 
 
 def probe(samples: NDArray[Any], demonstrated: NDArray[Any], demo: I64, floor: NDArray[Any] | None = None) -> Probe:

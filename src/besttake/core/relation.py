@@ -69,22 +69,22 @@ class Across:
 
 @dataclass(frozen=True)
 class Line:
-    """Least-squares line of gain on headroom, and its bootstrap band at ``x`` (P,) for a figure."""
+    """Least-squares line of gain on headroom, and its 95 % bootstrap band at ``x`` for a figure."""
 
     slope: float
     intercept: float
-    x: F64
-    low: F64
-    high: F64
+    x: list[float]
+    low: list[float]
+    high: list[float]
 
 
 @dataclass(frozen=True)
 class Splits:
     """r over random disjoint halves of the starts: mean and sd over the ``splits`` splits where it was defined."""
 
-    mean: float | None
-    sd: float | None
-    splits: int
+    mean: float | None = None
+    sd: float | None = None
+    splits: int = 0
     reason: str = ""
 
 
@@ -117,7 +117,7 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
     slopes = np.sum(dx * ys, axis=1)[kept] / spread[kept]
     lines = ys.mean(axis=1)[kept, None] + slopes[:, None] * (grid - xs.mean(axis=1)[kept, None])
     low, high = np.percentile(lines, [2.5, 97.5], axis=0)
-    return Line(float(slope), float(intercept), grid, low, high)
+    return Line(float(slope), float(intercept), grid.tolist(), low.tolist(), high.tolist())
 
 
 def pearson(cells: Sequence[CellGains], *, draws: int = _DRAWS) -> Estimate:

@@ -210,37 +210,31 @@ def bootstrap(columns: ArrayLike, statistic: Statistic, *, rng: Rng = 0, draws: 
     return Estimate(value, float(low), float(high), size)
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Mean and sample sd over seeds (ddof 1; None for a single seed), as the paper's mean +/- std."""
+def over_seeds(values: ArrayLike) -> tuple[float, float | None]:
+    """Mean and sample sd over seeds (None for one seed) of the mean over starts of ``values`` (S, N).
 
-    mean: float
-    sd: float | None
-    seeds: int
-
-
-def over_seeds(values: ArrayLike) -> Spread:
-    """Mean and sd over seeds of the mean over starts of ``values`` (S, N): success, or a difference of two arms."""
+    The values are successes or a difference of two arms, as in the paper's mean +/- std.
+    """
     array = np.asarray(values, dtype=np.float64)
     per_seed = np.array([c[~np.isnan(c)].mean() for c in array.T if not np.isnan(c).all()])
     if not per_seed.size:
         raise ValueError("no take to average over seeds")
-    return Spread(float(per_seed.mean()), float(per_seed.std(ddof=1)) if per_seed.size > 1 else None, per_seed.size)
+    return float(per_seed.mean()), float(per_seed.std(ddof=1)) if per_seed.size > 1 else None
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Do two takes of the same start end alike? The fraction that do, and kappa: agreement beyond chance."""
+    """Do two takes of a start end alike? The fraction of pairs that do, and Fleiss' kappa: agreement beyond chance.
+
+    A kappa of 1 means that the seed changes nothing, 0 that the start says nothing about the outcome.
+    """
 
     agreement: Estimate
     kappa: Estimate
 
 
 def retest(outcomes: ArrayLike) -> Agreement:
-    """Test-retest agreement among the seeds of each start, all pairs; kappa is Fleiss' (seeds are exchangeable).
-
-    kappa 0: the start says nothing about the outcome; 1: seeds change nothing, so there is no headroom.
-    """
+    """Test-retest agreement among the seeds of each start, all pairs; seeds are exchangeable."""
     y = np.asarray(outcomes, dtype=np.float64)
     n, c = np.isfinite(y).sum(axis=1), np.nansum(y, axis=1)
     paired = n >= 2

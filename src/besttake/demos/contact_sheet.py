@@ -13,41 +13,33 @@ from besttake.core.events import onset_frame
 from besttake.demos.library import Library
 from besttake.errors import LibraryError
 
-_GAP, _BAR, _TEXT = 4, 5, 14
-_PAPER, _INK, _EVENT, _OTHER = (255, 255, 255), (60, 60, 60), (214, 90, 30), (120, 170, 220)
+_COLUMNS, _HEIGHT = 12, 96
+_GAP, _TEXT = 4, 14
+_PAPER, _INK, _EVENT = (255, 255, 255), (60, 60, 60), (214, 90, 30)
 
 
-def contact_sheet(library: Library, demo: int, *, columns: int = 12, height: int = 96) -> bytes:
-    """PNG of demonstration ``demo``: event frames, and others spread evenly between them, about ``columns`` in a row.
+def contact_sheet(library: Library, demo: int) -> bytes:
+    """PNG of demonstration ``demo``: event frames, and others spread evenly between them.
 
     An orange frame marks an event; below stands the step, in orange where an event starts.
     """
-    if not 0 <= demo < len(library.demos):
-        raise LibraryError(
-            f"{library.path} has {len(library.demos)} demonstrations, numbered from 0; there is no {demo}"
-        )
-    info = library.demos[demo]
-    rows = np.flatnonzero(library.frame_demo == demo)
+    info, rows = library.demos[demo], np.flatnonzero(library.frame_demo == demo)
     steps = library.frame_step[rows]
     events = {onset_frame(steps, event) for event in info.events}
-    shown = shown_frames(len(rows), sorted(events), columns)
-    pictures = [_scaled(library, int(rows[i]), height) for i in shown]
-    width = max(picture.width for picture in pictures)
-    lines = -(-len(shown) // columns)
-    cell = (width + _GAP, height + _BAR + _TEXT + _GAP)
-    sheet = Image.new("RGB", (min(len(shown), columns) * cell[0] + _GAP, _TEXT + _GAP + lines * cell[1]), _PAPER)
+    shown = shown_frames(len(rows), sorted(events), _COLUMNS)
+    pictures = [_scaled(library, int(rows[i])) for i in shown]
+    width, height = pictures[0].width + _GAP, _HEIGHT + _TEXT + _GAP
+    lines = -(-len(shown) // _COLUMNS)
+    sheet = Image.new("RGB", (min(len(shown), _COLUMNS) * width + _GAP, _TEXT + _GAP + lines * height), _PAPER)
     draw = ImageDraw.Draw(sheet)
     title = f"{info.id}   {info.instruction or info.task}   {info.length} steps, {len(info.events)} events"
     draw.text((_GAP, 2), title, fill=_INK)
     for place, (index, picture) in enumerate(zip(shown, pictures, strict=True)):
-        x, y = _GAP + (place % columns) * cell[0], _TEXT + _GAP + (place // columns) * cell[1]
-        is_event = index in events
+        x, y = _GAP + (place % _COLUMNS) * width, _TEXT + _GAP + (place // _COLUMNS) * height
         sheet.paste(picture, (x, y))
-        if is_event:
-            draw.rectangle((x, y, x + picture.width - 1, y + height - 1), outline=_EVENT, width=2)
-        bar = (x, y + height, x + picture.width - 1, y + height + _BAR - 2)
-        draw.rectangle(bar, fill=_EVENT if is_event else _OTHER)
-        draw.text((x, y + height + _BAR), str(int(steps[index])), fill=_EVENT if is_event else _INK)
+        if index in events:
+            draw.rectangle((x, y, x + picture.width - 1, y + _HEIGHT - 1), outline=_EVENT, width=2)
+        draw.text((x, y + _HEIGHT), str(int(steps[index])), fill=_EVENT if index in events else _INK)
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG")
     return buffer.getvalue()
@@ -76,6 +68,6 @@ def shown_frames(frames: int, events: list[int], columns: int) -> list[int]:
     return sorted({*events, *picked})
 
 
-def _scaled(library: Library, frame: int, height: int) -> Image.Image:
+def _scaled(library: Library, frame: int) -> Image.Image:
     picture = Image.fromarray(library.frame_image(frame))
-    return picture.resize((max(1, round(picture.width * height / picture.height)), height), Image.Resampling.BILINEAR)
+    return picture.resize((max(1, round(picture.width * _HEIGHT / picture.height)), _HEIGHT))

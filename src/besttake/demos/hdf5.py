@@ -10,15 +10,12 @@ robomimic, known by ``obs/…_image``: the task is ``env_name`` of ``env_args``,
 In both, the gripper is the last of 7 actions, -1 opens and +1 closes, and the position comes first in the state.
 
 A file pairs each action with the observation **before** it (robomimic; OpenVLA's ``regenerate_libero_dataset.py``), or
-**after** it (LIBERO's ``create_dataset.py``, which steps first and then records). The latter are shifted by one, so
-that a demonstration always says what was done at what was seen. Which of the two a file is can be seen where it holds
-the simulator's states, which both scripts take before the action: the joints in them are those of the same
-observation, or of the one before. Otherwise LIBERO's own attributes tell it.
+**after** it (LIBERO's ``create_dataset.py``); the latter are shifted by one. The simulator's states, which all take
+before the action, tell which: they hold the joints of the same observation, or of the one before. Otherwise LIBERO's
+own attributes tell it.
 
-Options: ``camera`` (``eye_in_hand_rgb`` …; by default the one in the hand), ``state`` (keys of ``obs`` joined by
-``+``, in place of the above), ``rotate`` (0 or 180, in place of the above), ``pairing`` (``before`` or ``after``, in
-place of the above), ``fps`` (by default what the files say, else 20), ``size`` (longest side of a frame, 320), ``map``
-(``agentview:agentview_rgb``, where the names do not say which camera is which).
+Options: ``camera``, ``state`` (keys of ``obs`` joined by ``+``), ``rotate`` (0 or 180), ``pairing`` (``before`` or
+``after``), ``fps``, ``size`` (longest side of a frame, 320), ``map`` (``agentview:agentview_rgb``).
 """
 
 from __future__ import annotations
@@ -270,15 +267,9 @@ class Hdf5Demos(Episodes):
 
 
 def make(
-    rest: str,
-    camera: str | None = None,
-    state: str | None = None,
-    rotate: int | str | None = None,
-    pairing: str | None = None,
-    fps: float | str | None = None,
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Hdf5Demos:
+    rest: str, camera: str | None = None, state: str | None = None, rotate: int | str | None = None,
+    pairing: str | None = None, fps: float | str | None = None, size: int | str = LARGEST, map: str = "",
+) -> Hdf5Demos:  # fmt: skip
     """The source ``hdf5:rest``: a file, or a directory of files."""
     name, read, path = f"hdf5:{rest}", Reader(f"hdf5:{rest}"), Path(rest)
     paths = files_of(path, name)

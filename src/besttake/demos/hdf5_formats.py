@@ -3,26 +3,22 @@
 ``aloha:DIRECTORY`` or ``aloha:FILE``, one file per episode (``episode_0.hdf5`` …). Actions (14) are the joint positions
 that both arms are sent to, states (14) are ``observations/qpos``; the grippers are numbers 6 and 13, 1 open and 0
 closed. Pictures under ``observations/images`` are plain RGB, or JPEG bytes padded to one length. Mobile ALOHA hands its
-RGB pictures to OpenCV's encoder, which takes them for BGR, and reads them back the same way: to any other decoder red
-and blue are exchanged, so they are exchanged back here. ``colours=rgb`` leaves JPEG pictures as they are, for files
-whose writer turned them (openpi's converter expects those). Options: ``task`` (by default the name of the directory),
-``camera`` (by default the first wrist camera), ``fps`` (50), ``colours`` (``bgr`` or ``rgb``), ``size``, ``map``.
+RGB pictures to OpenCV's encoder, which takes them for BGR: red and blue are exchanged back here, unless
+``colours=rgb`` says that the writer did it. Options: ``task`` (by default the name of the directory), ``colours``.
 
 ``maniskill:FILE.h5`` with the ``FILE.json`` beside it, or a folder of such files. An episode ``traj_N`` holds one
-observation more than actions, the last of which is not used. Pictures are those under ``obs/sensor_data`` (ManiSkill 3)
-or ``obs/image`` (ManiSkill 2); the state is the pose of the tool (position and quaternion, ``obs/extra/tcp_pose``) and
-the joints of the fingers, or all joints where there is no pose. Episodes that the JSON file says failed are left out,
-and counted in the notes. The gripper is the last action; +1 opens. Options: ``camera``, ``state`` (paths under ``obs``
-joined by ``+``), ``fps`` (by default what the JSON file says, else 20, or 5 for Bridge's tasks), ``size``, ``map``.
+observation more than actions. Pictures are under ``obs/sensor_data`` (ManiSkill 3) or ``obs/image`` (ManiSkill 2); the
+state is the pose of the tool (position and quaternion, ``obs/extra/tcp_pose``) and the joints of the fingers, or all
+joints where there is no pose. The gripper is the last action; +1 opens. Option: ``state`` (paths under ``obs`` joined
+by ``+``).
 
 ``droid:DIRECTORY`` with any number of DROID's raw folders in it, at any depth. An episode is a folder with
 ``trajectory.h5``, ``metadata_*.json`` and ``recordings/MP4/SERIAL.mp4``. The state (7) is ``cartesian_position`` and
 ``gripper_position`` of the robot, the action (7) the commanded ``cartesian_velocity`` and ``gripper_position``; 0 is
-open and 1 closed. The task is ``current_task``. Folders without metadata are unfinished recordings, and those that say
-``success: false`` failures: both are left out, and counted in the notes. Options: ``camera`` (``wrist``, ``ext1`` or
-``ext2``), ``fps`` (15), ``size``, ``map``.
+open and 1 closed. The task is ``current_task``. Folders without metadata are unfinished recordings.
 
-In all, ``size`` is the longest side of a frame (320), and ``map`` (``wrist:hand_camera``) says which camera is which.
+Episodes that failed are left out, and counted in the notes. All have the options ``camera``, ``fps``, ``size`` (longest
+side of a frame, 320) and ``map`` (``wrist:hand_camera``).
 """
 
 from __future__ import annotations
@@ -108,14 +104,9 @@ class _AlohaReader:
 
 
 def make_aloha(
-    rest: str,
-    camera: str | None = None,
-    task: str | None = None,
-    fps: float | str | None = None,
-    colours: str = "bgr",
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Episodes:
+    rest: str, camera: str | None = None, task: str | None = None, fps: float | str | None = None, colours: str = "bgr",
+    size: int | str = LARGEST, map: str = "",
+) -> Episodes:  # fmt: skip
     """The source ``aloha:rest``: a directory of episodes, or one of them."""
     name, read, path = f"aloha:{rest}", Reader(f"aloha:{rest}"), Path(rest)
     found = hdf5.files_of(path, name)
@@ -197,13 +188,9 @@ def _trajectory(files: Mapping[str, Path], key: str) -> AbstractContextManager[A
 
 
 def make_maniskill(
-    rest: str,
-    camera: str | None = None,
-    state: str | None = None,
-    fps: float | str | None = None,
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Episodes:
+    rest: str, camera: str | None = None, state: str | None = None, fps: float | str | None = None,
+    size: int | str = LARGEST, map: str = "",
+) -> Episodes:  # fmt: skip
     """The source ``maniskill:rest``: a file, or a folder of files."""
     name, read, path = f"maniskill:{rest}", Reader(f"maniskill:{rest}"), Path(rest)
     files = hdf5.files_of(path, name)

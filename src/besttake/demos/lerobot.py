@@ -1,11 +1,8 @@
 """LeRobotDataset v2.0, v2.1 and v3.0, read with pyarrow and av: ``lerobot:DIRECTORY`` or ``lerobot:org/name``.
 
-Options: ``camera`` (a feature such as ``observation.images.wrist``, or its last word; by default the wrist camera, as
-in the paper, else the first), ``state`` and ``action`` (features; by default ``observation.state`` or ``state`` and
-``action`` or ``actions``), ``episodes`` (``0:50``), ``size`` (longest side of a frame, 320), ``revision`` (of a hub
-data set), ``map`` (``agentview:observation.images.image``, where the names do not say which camera is which). The
-gripper and the end effector are known where the features name them: one action called ``…gripper…``, states called
-``x``, ``y``, ``z``; else `besttake.demos.layout` infers them from the numbers, and a note says what it assumed.
+Options: ``camera``, ``state`` and ``action`` (features), ``episodes`` (``0:50``), ``size`` (longest side of a frame,
+320), ``revision`` (of a hub data set), ``map`` (``agentview:observation.images.image``). The gripper and the end
+effector are known where the features name them: one action called ``…gripper…``, states called ``x``, ``y``, ``z``.
 
 Version 3 has several episodes in each file and lists them in ``meta/episodes/*.parquet``; version 2 has a file per
 episode and lists them in ``meta/episodes.jsonl``. Both describe features, rate and the names of their files in
@@ -302,15 +299,9 @@ class LeRobotDemos(Episodes):
 
 
 def make(
-    rest: str,
-    camera: str | None = None,
-    state: str | None = None,
-    action: str | None = None,
-    episodes: str = ":",
-    size: int | str = LARGEST,
-    revision: str | None = None,
-    map: str = "",
-) -> LeRobotDemos:
+    rest: str, camera: str | None = None, state: str | None = None, action: str | None = None, episodes: str = ":",
+    size: int | str = LARGEST, revision: str | None = None, map: str = "",
+) -> LeRobotDemos:  # fmt: skip
     """The source ``lerobot:rest``: a local directory, or a data set on the hub."""
     read = Reader(f"lerobot:{rest}")
     cameras = read.mapping("map", map)

@@ -26,16 +26,12 @@ from besttake.files import cache_dir
 
 DEFAULT_ENCODER = "pixels"
 KNOWN = {
-    "lerobot": "a LeRobotDataset (meta/info.json)",
-    "run": "a run of BestTake (run.json)",
-    "rlds": "RLDS (features.json and .tfrecord files)",
-    "zarr": "a Zarr replay buffer (data/ and meta/)",
-    "droid": "DROID folders (trajectory.h5 and metadata_….json)",
-    "hdf5": "LIBERO or robomimic HDF5 (data/demo_0)",
-    "maniskill": "ManiSkill trajectories (traj_0)",
-    "aloha": "ALOHA HDF5 (observations/qpos)",
+    "lerobot": "a LeRobotDataset (meta/info.json)", "run": "a run of BestTake (run.json)",
+    "rlds": "RLDS (features.json and .tfrecord files)", "zarr": "a Zarr replay buffer (data/ and meta/)",
+    "droid": "DROID folders (trajectory.h5 and metadata_….json)", "hdf5": "LIBERO or robomimic HDF5 (data/demo_0)",
+    "maniskill": "ManiSkill trajectories (traj_0)", "aloha": "ALOHA HDF5 (observations/qpos)",
     "video": "videos or folders of pictures",
-}
+}  # fmt: skip
 """The formats by scheme, in the order in which they are tried."""
 _MARKS = {
     "lerobot": ("meta/info.json",),
@@ -70,12 +66,9 @@ def open_or_build(
 
 
 def build_at(
-    out: Path | None,
-    named: str,
-    encoder: str | None = None,
-    options: Options | None = None,
+    out: Path | None, named: str, encoder: str | None = None, options: Options | None = None,
     work: BuildHooks | None = None,
-) -> Library:
+) -> Library:  # fmt: skip
     """Build a library from the demonstrations ``named`` in directory ``out``, or in the cache if it is None."""
     uri = encoder or DEFAULT_ENCODER
     options = replace(options or Options(), encoder_uri=uri)

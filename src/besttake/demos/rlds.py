@@ -10,10 +10,8 @@ A record of a TFRecord file is its length (8 bytes, little-endian), the masked C
 and the masked CRC-32C of the data (4). The data are a tf.Example, a protocol buffer: a map from names to lists of
 bytes, floats or whole numbers.
 
-Options: ``split`` (``train``), ``camera`` (a picture among the observations; by default the one in the hand, else the
-first), ``state`` and ``action`` (features under ``steps``, joined by ``+``, such as
-``observation/cartesian_position+observation/gripper_position``), ``fps``, ``size`` (longest side of a frame, 320),
-``map`` (``agentview:image``, where the names do not say which camera is which).
+Options: ``split`` (``train``), ``camera``, ``state`` and ``action`` (features under ``steps``, joined by ``+``),
+``fps``, ``size`` (longest side of a frame, 320), ``map`` (``agentview:image``).
 """
 
 from __future__ import annotations
@@ -123,15 +121,9 @@ class _RldsReader:
 
 
 def make(
-    rest: str,
-    split: str = "train",
-    camera: str | None = None,
-    state: str | None = None,
-    action: str | None = None,
-    fps: float | str | None = None,
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Episodes:
+    rest: str, split: str = "train", camera: str | None = None, state: str | None = None, action: str | None = None,
+    fps: float | str | None = None, size: int | str = LARGEST, map: str = "",
+) -> Episodes:  # fmt: skip
     """The source ``rlds:rest``."""
     name, read = f"rlds:{rest}", Reader(f"rlds:{rest}")
     check_links(Path(rest), name)

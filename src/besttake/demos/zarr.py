@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,15 +86,9 @@ class _ZarrReader:
 
 
 def make(
-    rest: str,
-    camera: str | None = None,
-    state: str | None = None,
-    action: str | None = None,
-    task: str | None = None,
-    fps: float | str | None = None,
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Episodes:
+    rest: str, camera: str | None = None, state: str | None = None, action: str | None = None, task: str | None = None,
+    fps: float | str | None = None, size: int | str = LARGEST, map: str = "",
+) -> Episodes:  # fmt: skip
     """The source ``zarr:rest``."""
     name, read, path = f"zarr:{rest}", Reader(f"zarr:{rest}"), Path(rest)
     data, ends = _opened(path, name)
@@ -179,17 +172,13 @@ def _descriptions(path: Path, name: str) -> Iterator[tuple[str, bytes]]:
         except (zipfile.BadZipFile, OSError, RuntimeError) as error:
             raise LibraryError(f"{name} is not a zip file ({one_line(error, 80)})") from error
         return
-    for folder, inner, files in os.walk(path):
-        for each in (*inner, *files):
-            part = Path(folder) / each
-            if not (part.is_dir() or part.is_file()):
-                raise LibraryError(f"{name}: {each} is not a file; a replay buffer holds only files")
-        for each in files:
-            if each in wanted:
-                file = Path(folder) / each
-                if file.stat().st_size > _MOST_JSON:
-                    raise LibraryError(f"{name}: {each} is too large")
-                yield str(file.relative_to(path)), file.read_bytes()
+    for part in path.rglob("*"):
+        if not (part.is_dir() or part.is_file()):
+            raise LibraryError(f"{name}: {part.name} is not a file; a replay buffer holds only files")
+        if part.name in wanted:
+            if part.stat().st_size > _MOST_JSON:
+                raise LibraryError(f"{name}: {part.name} is too large")
+            yield str(part.relative_to(path)), part.read_bytes()
 
 
 def _codecs(node: Any) -> Iterator[str]:
@@ -244,6 +233,6 @@ def _fingerprint(path: Path, reader: _ZarrReader) -> str:
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
     for file in files:
         digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
-    for text in (text for _, text in _descriptions(path, "zarr")):
+    for _, text in sorted(_descriptions(path, "zarr")):
         digest.update(text)
     return digest.hexdigest()[:16]

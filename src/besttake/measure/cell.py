@@ -120,7 +120,7 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
         "tasks": _tasks(data, findings, settings.n),
         "notes": _notes(data, settings.n),
         "rejection": rejection_of(data, settings.n),
-        "retest": _retest(base),
+        "retest": stats.retest(base.outcomes) if headroom.tally(base.outcomes)[0].max() > 1 else None,
     }
     return whole.model_copy(update=update)
 
@@ -221,16 +221,14 @@ def _ranking(arm: ArmTakes, data: CellData) -> r.Ranking:
     return r.Ranking(within=within, pooled=pooled, invalid=picks.invalid, blind=picks.blind)
 
 
-def _dfe(data: CellData, samples: int) -> r.Dfe | None:
+def _dfe(data: CellData, samples: int) -> probe.Probe | None:
     if not data.probe:
         if not data.probe_reason:
             return None
-        names = ("dfe", "floor", "ratio", "correlation", "spread", "mean_square")
-        figures = dict.fromkeys(names, Estimate(reason=data.probe_reason))
-        return r.Dfe(**figures, states=0, samples=samples, reason=data.probe_reason)
+        no = Estimate(reason=data.probe_reason)
+        return probe.Probe(no, no, no, no, no, no, 0, samples, data.probe_reason)
     parts = ("samples", "demonstrated", "demo", "floor")
-    joined = {name: np.concatenate([getattr(task, name) for task in data.probe]) for name in parts}
-    return r.Dfe(**vars(probe.probe(joined["samples"], joined["demonstrated"], joined["demo"], joined["floor"])))
+    return probe.probe(*(np.concatenate([getattr(task, name) for task in data.probe]) for name in parts))
 
 
 def _arms(data: CellData, findings: Findings, selectors: r.Selectors, settings: Settings) -> r.Arms:
@@ -248,9 +246,9 @@ def _estimate(findings: Findings, name: str) -> Estimate:
 def _arm(data: CellData, name: str, findings: Findings, settings: Settings) -> r.ArmResult:
     arm, base, n, control = data.arms[name], data.arms[BASE], settings.n, settings.controls.get(name)
     scores = arm.score(data.score_name)
-    over_seeds = stats.over_seeds(arm.outcomes)
+    mean_over_seeds, sd_over_seeds = stats.over_seeds(arm.outcomes)
     paired = arm.outcomes - base.outcomes
-    gains = stats.over_seeds(paired) if name != BASE and np.isfinite(paired).any() else None
+    gains = stats.over_seeds(paired) if name != BASE and np.isfinite(paired).any() else (None, None)
     selected = None
     if scores is not None and name != BASE:
         chosen = select.select(arm.outcomes, scores, n)
@@ -261,9 +259,9 @@ def _arm(data: CellData, name: str, findings: Findings, settings: Settings) -> r
         gain=findings[name].estimate if name != BASE else Estimate(0.0, 0.0, 0.0, len(data.units)),
         selected=selected,
         selected_gain=_estimate(findings, "gain" if name == BASE else f"{name}_selected"),
-        seed_mean=over_seeds.mean, seed_sd=over_seeds.sd, takes=arm.takes, picked=_curves(arm, data),
+        seed_mean=mean_over_seeds, seed_sd=sd_over_seeds, takes=arm.takes, picked=_curves(arm, data),
         control=control, beyond_control=_estimate(findings, beyond_control(name, control)) if control else None,
-        gain_seed_mean=gains.mean if gains else None, gain_seed_sd=gains.sd if gains else None,
+        gain_seed_mean=gains[0], gain_seed_sd=gains[1],
     )  # fmt: skip
 
 
@@ -276,13 +274,6 @@ def _curves(arm: ArmTakes, data: CellData) -> dict[str, list[float | None]]:
             curve = select.selection_curve(arm.outcomes, scores)
             curves[window] = [float(v) if np.isfinite(v) else None for v in curve]
     return curves
-
-
-def _retest(arm: ArmTakes) -> r.Retest | None:
-    """Test-retest agreement, where some start has two takes."""
-    if headroom.tally(arm.outcomes)[0].max() < 2:
-        return None
-    return r.Retest(**vars(stats.retest(arm.outcomes)))
 
 
 def _tasks(data: CellData, findings: Findings, n: int) -> list[r.TaskLine]:
@@ -325,14 +316,10 @@ def relation_cell(policy: str, group: str, takes: ScoredTakes, n: int) -> relati
 def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
     """`core.relation` as the result keeps it."""
     related = relation.relate(cells)
-    captures, line = relation.captures(cells), related.line
+    captures = relation.captures(cells)
     return r.Relation(
         cells=len(cells), r=related.r.value, interval=_ends(related.r), spearman=related.spearman,
-        disjoint=r.Split(**vars(related.disjoint)), within={**related.within}, leave_one_out={**related.leave_one_out},
-        fit=None if line is None else r.Fit(
-            slope=line.slope, intercept=line.intercept, x=line.x.tolist(), low=line.low.tolist(),
-            high=line.high.tolist(),
-        ),
+        disjoint=related.disjoint, within={**related.within}, leave_one_out={**related.leave_one_out}, fit=related.line,
         capture_mean=captures.mean, capture_sd=captures.sd, reason=related.r.reason,
     )  # fmt: skip
 

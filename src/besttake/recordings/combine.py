@@ -151,44 +151,33 @@ def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list
     """Count a take once if two recordings hold it (same policy, start and seed) with the same outcome.
 
     If two recordings differ in any such take, policy, start and seed do not identify takes, and all of them count.
-    Tables with equal rows count as one table.
+    Of tables with equal rows, such as a table saved in two formats, one counts.
     """
+    kept, notes = [], []
+    tables: dict[tuple[str, ...], str] = {}
+    for recording in recordings:
+        rows, name = tuple(sorted(map(repr, recording.episodes))), Path(recording.path).name
+        if f".{recording.format}" in tabular.SUFFIXES and tables.setdefault(rows, recording.path) != recording.path:
+            notes.append(f"{name} has the same rows as {Path(tables[rows]).name} and was counted once")
+        else:
+            kept.append(recording)
     seen: dict[tuple[str, ...], tuple[str, bool | None]] = {}
-    kept, notes = _different(recordings)
     for i in sorted(range(len(kept)), key=lambda i: (-len(kept[i].episodes), kept[i].path)):
-        name, takes = Path(kept[i].path).name, [(_take(episode), episode) for episode in kept[i].episodes]
-        keys = [key for key, _ in takes if key is not None]
-        shared = {key for key in keys if key in seen}
-        alike = all(seen[key][1] == episode.success for key, episode in takes if key in shared)
-        if shared and alike and len(set(keys)) == len(keys):
+        name = Path(kept[i].path).name
+        takes = {_take(episode): episode for episode in kept[i].episodes if episode.seed}
+        shared = {key for key in takes if key in seen}
+        distinct = len(takes) == sum(bool(episode.seed) for episode in kept[i].episodes)
+        if shared and distinct and all(seen[key][1] == takes[key].success for key in shared):
             other = min(seen[key][0] for key in shared)
             notes.append(f"{name} has {len(shared)} takes of {other} (same start, seed and outcome), which count once")
-            kept[i] = replace(kept[i], episodes=tuple(episode for key, episode in takes if key not in shared))
-        for key, episode in takes:
-            if key is not None:
-                seen.setdefault(key, (name, episode.success))
+            kept[i] = replace(kept[i], episodes=tuple(e for e in kept[i].episodes if _take(e) not in shared))
+        for key, episode in takes.items():
+            seen.setdefault(key, (name, episode.success))
     return [recording for recording in kept if recording.episodes], few(notes, "more repeats were counted once")
 
 
-def _different(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
-    """Drop tables that are equal to another one, such as a table saved in two formats."""
-    kept: list[Recording] = []
-    notes: list[str] = []
-    seen: dict[tuple[str, ...], str] = {}
-    for recording in recordings:
-        name = Path(recording.path).name
-        rows = tuple(sorted(map(repr, recording.episodes)))
-        if f".{recording.format}" in tabular.SUFFIXES and rows in seen:
-            notes.append(f"{name} has the same rows as {seen[rows]} and was counted once")
-            continue
-        seen.setdefault(rows, name)
-        kept.append(recording)
-    return kept, notes
-
-
-def _take(episode: Episode) -> tuple[str, ...] | None:
-    """What identifies a take, if it has a seed."""
-    return (episode.policy, episode.env, episode.task, episode.start, episode.seed) if episode.seed else None
+def _take(episode: Episode) -> tuple[str, ...]:
+    return episode.policy, episode.env, episode.task, episode.start, episode.seed
 
 
 def _surely(episode: Episode) -> bool:

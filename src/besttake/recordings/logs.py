@@ -198,16 +198,9 @@ def read_videos(paths: Iterable[Path], logged: Collection[str] = ()) -> tuple[li
             checkpoint = folder.parents[3] if len(folder.parents) > 4 else folder
             groups["simpler", checkpoint, ""].append(path)
     recordings, left_out = [], []
-    for (kind, folder, run), videos in sorted(
-        groups.items(), key=lambda item: (item[0][0], str(item[0][1]), item[0][2])
-    ):
+    for (kind, folder, run), videos in sorted(groups.items()):
         try:
-            if kind == "openvla":
-                recordings.append(_openvla(folder, run, videos))
-            elif kind == "simpler":
-                recordings.append(_simpler(folder, videos))
-            else:
-                recordings.append(_maniskill3(folder, videos))
+            recordings.append(_GROUPS[kind](folder, run, videos))
         except IngestError as error:
             left_out.append(str(error))
     return recordings, left_out
@@ -267,45 +260,43 @@ def _placed(tasks: Sequence[str]) -> list[tuple[str, int]]:
     return placed
 
 
-def _simpler(checkpoint: Path, videos: Sequence[Path]) -> Recording:
+def _simpler(checkpoint: Path, run: str, videos: Sequence[Path]) -> Recording:
     episodes = []
     for video in videos:
-        match = _SIMPLER.match(video.stem)
-        assert match is not None
         parts = video.resolve().parent.parts[-4:]
         if len(parts) < 4:
             raise IngestError(f"{video}: not in the folders that SimplerEnv makes (CHECKPOINT/SCENE/CONTROL/ENV/rob_…)")
         scene, _, env, pose = parts
-        won = outcome_at(f"{video}: its name", match["won"])
-        episodes.append(Episode(f"{scene}/{env}", f"{pose}/{match['start']}", won, env="SimplerEnv"))
-    _one_run(checkpoint, episodes)
+        start, won = _start_and_outcome(_SIMPLER, video)
+        episodes.append(Episode(f"{scene}/{env}", f"{pose}/{start}", won, env="SimplerEnv"))
     return _named(checkpoint, "SimplerEnv results", episodes, checkpoint.name)
 
 
-def _maniskill3(folder: Path, videos: Sequence[Path]) -> Recording:
+def _maniskill3(folder: Path, run: str, videos: Sequence[Path]) -> Recording:
     named = _MODEL_ENV.match(folder.name)
     env = named["env"] if named else folder.name
-    episodes = []
-    for video in videos:
-        match = _MANISKILL3.match(video.stem)
-        assert match is not None
-        episodes.append(Episode(env, match["start"], outcome_at(f"{video}: its name", match["won"]), env="SimplerEnv"))
-    _one_run(folder, episodes)
+    episodes = [Episode(env, *_start_and_outcome(_MANISKILL3, video), env="SimplerEnv") for video in videos]
     return _named(folder, "SimplerEnv videos", episodes, named["model"] if named else "")
 
 
+_GROUPS = {"openvla": _openvla, "maniskill3": _maniskill3, "simpler": _simpler}
+"""What reads the videos of one evaluation."""
+
+
+def _start_and_outcome(pattern: re.Pattern[str], video: Path) -> tuple[str, bool | None]:
+    match = pattern.match(video.stem)
+    assert match is not None
+    return match["start"], outcome_at(f"{video}: its name", match["won"])
+
+
 def _named(folder: Path, kind: str, episodes: list[Episode], model: str) -> Recording:
-    ordered = tuple(sorted(episodes, key=lambda e: (e.task, e.start)))
-    words = "/".join(folder.parent.parts)
-    return Recording(str(folder), kind, ordered, server=model, origin=str(folder), words=words)
-
-
-def _one_run(folder: Path, episodes: Sequence[Episode]) -> None:
-    """Check for two outcomes of one episode: a second run keeps the first one's videos where outcomes changed."""
     counts = Counter((episode.task, episode.start) for episode in episodes)
     again = [start for start, number in counts.items() if number > 1]
-    if again:
+    if again:  # a second run keeps the first one's videos where outcomes changed
         raise IngestError(
             f"{folder}: {len(again)} starts have several videos (such as {again[0][1]} of {again[0][0]}): the results "
             "of several runs lie in one folder, and which outcomes are of which is not known; keep each run apart"
         )
+    ordered = tuple(sorted(episodes, key=lambda e: (e.task, e.start)))
+    words = "/".join(folder.parent.parts)
+    return Recording(str(folder), kind, ordered, server=model, origin=str(folder), words=words)

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -66,39 +66,26 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
         names = _names_in(path) if kind in _LINES else [str(name) for name in first[1]]
         chosen = _columns(path, names, columns or {})
         own = tuple(names) == (*OWN, "file")
-        read = _Read({} if own else {name: [] for name in _unread(names, chosen)})
+        asides: dict[str, list[str]] = {} if own else {name: [] for name in _unread(names, chosen)}
+        episodes, ids, left_out = [], [], []
         for number, row in chain((first,), rows):
             failed = any(_text(row.get(column)) for column in chosen.get("error", ()))
             # Lines may also hold settings, a summary or the beginning of an episode.
             if kind in _LINES and chosen["success"][0] not in row and not failed:
-                read.left_out.append(number)
+                left_out.append(number)
                 continue
-            read.add(row, _episode(path, number, row, chosen, own))
+            episodes.append(_episode(path, number, row, chosen, own))
+            ids.append(next((_text(row.get(name)) for name in _IDS if name in row), ""))
+            for column, values in asides.items():
+                values.append(_text(row.get(column)))
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise IngestError(f"{path}: cannot be read as a table ({one_line(error)}); save it as CSV in UTF-8") from error
-    _check_repeats(path, read.episodes, read.asides)
+    _check_repeats(path, episodes, asides)
     place = path.resolve()
     words = "/".join([*place.parent.parts, path.stem])
-    told_apart = tuple(_told_apart(read.episodes, read.ids))
-    notes = tuple(_notes(path, chosen, read.left_out))
+    notes = tuple(_notes(path, chosen, left_out))
+    told_apart = tuple(_told_apart(episodes, ids))
     return [Recording(str(path), kind, told_apart, notes=notes, origin=str(place), words=words)]
-
-
-@dataclass
-class _Read:
-    """What was read of a table: episodes, the values of the columns that are none of ours, and lines left out."""
-
-    asides: dict[str, list[str]]
-    episodes: list[Episode] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    left_out: list[int] = field(default_factory=list)
-
-    def add(self, row: Row, episode: Episode) -> None:
-        """One row and the episode that it is."""
-        self.episodes.append(episode)
-        for column, values in self.asides.items():
-            values.append(_text(row.get(column)))
-        self.ids.append(next((_text(row.get(name)) for name in _IDS if name in row), ""))
 
 
 def _notes(path: Path, chosen: Mapping[str, tuple[str, ...]], left_out: Sequence[int]) -> Iterator[str]:
@@ -126,14 +113,11 @@ def _unescaped(text: str) -> str:
 
 
 def _csv(path: Path) -> Iterator[tuple[int, Row]]:
-    """(number, row) of a CSV; the delimiter is the one that splits the header into the most columns."""
+    """(number, row) of a CSV; the delimiter is the one that its header has most often."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        columns = {}
-        for delimiter in _DELIMITERS:
-            file.seek(0)
-            columns[delimiter] = len(next(csv.reader(_bounded(file, path), delimiter=delimiter), []))
+        delimiter = max(_DELIMITERS, key=next(_bounded(file, path), "").count)
         file.seek(0)
-        reader = csv.reader(_bounded(file, path), delimiter=max(_DELIMITERS, key=columns.__getitem__), strict=True)
+        reader = csv.reader(_bounded(file, path), delimiter=delimiter, strict=True)
         names = [name.strip() for name in next(reader, [])]
         if len(set(names)) < len(names):
             again = next(name for name in names if names.count(name) > 1)

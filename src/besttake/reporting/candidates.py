@@ -6,8 +6,6 @@ nothing is hand-picked.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,12 +49,6 @@ class Candidate:
     def key(self) -> TakeKey:
         """The name of one of its takes."""
         return next(rows[0].key for rows in self.arms.values() if rows)
-
-    @property
-    def id(self) -> str:
-        """A short name that is safe in an address."""
-        key = self.key
-        return hashlib.sha256(json.dumps([key.policy, key.env, key.task, key.start]).encode()).hexdigest()[:20]
 
     def pick_of(self, arm: str, scores: Scores | None) -> int | None:
         """The seed of the take of an arm that is picked."""

@@ -20,7 +20,7 @@ from besttake.arms import BASE
 from besttake.errors import BestTakeError
 from besttake.reporting.candidates import Candidate, Curve, candidates, choose, policy_curves, score_of
 from besttake.result import Cell
-from besttake.takes.key import Row
+from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
@@ -113,7 +113,6 @@ class HeatArm:
 class HeatStart:
     """A start in the map; ``film`` is its place among the starts whose films are in the page."""
 
-    id: str
     cell: int
     task: str
     start: int
@@ -155,14 +154,14 @@ def page_takes(run: Path, cells: Sequence[Cell], policies: Sequence[Cell], limit
         if not every:
             return PageTakes([], _why_none(rows))
         shown: list[PageStart] = []
-        places: dict[str, int] = {}
+        places: dict[TakeKey, int] = {}
         spent = misses = 0
         for candidate in reversed(every) if limits.newest else choose(by_cell):
             start, size = _start(candidate, store, scores, library, limits.bytes - spent)
             if spent + size > limits.bytes:
                 misses += 1
             else:
-                places[candidate.id] = len(shown)
+                places[candidate.key] = len(shown)
                 shown.append(start)
                 spent += size
             if misses == _MISSES or len(shown) == limits.starts:
@@ -219,18 +218,18 @@ def _heat(
     every: Sequence[Candidate],
     cells: Sequence[tuple[str, str]],
     scores: Scores | None,
-    films: Mapping[str, int],
+    films: Mapping[TakeKey, int],
 ) -> Heat:
-    """The map of a run's starts; ``films`` has the place of a start's films in the page, by its id."""
+    """The map of a run's starts; ``films`` has the place of a start's films in the page, by its key."""
     arms = list(dict.fromkeys(arm for candidate in every for arm in candidate.arms))
     wide = {
         arm: 1 + max((row.key.seed for c in every for row in c.arms.get(arm, ())), default=-1) for arm in arms
     }  # fmt: skip
     starts = [
         HeatStart(
-            c.id, c.place, c.key.task, c.key.start, c.kind,
+            c.place, c.key.task, c.key.start, c.kind,
             [_heat_arm(c.arms.get(a, ()), wide[a], c.pick_of(a, scores) if a in c.arms else None) for a in arms],
-            films.get(c.id),
+            films.get(c.key),
         )
         for c in every
     ]  # fmt: skip

@@ -83,7 +83,8 @@ def apply_scorers(
     given = {name: scores for name, scores in answers.items() if scores is not None}
     judged = []
     for i, take in enumerate(takes):
-        trace = take.nearest or _no_trace(len(take.steps))
+        frames = len(take.steps)
+        trace = take.nearest or Trace(np.full(frames, np.nan, np.float32), np.full(frames, -1, np.int64))
         nearest = trace.frame if view is None else np.where(trace.frame >= 0, view.frames[trace.frame], -1)
         judged.append(ScoredFootage({name: scores[i] for name, scores in given.items()}, trace.best, nearest))
     return in_starts(judged, sizes)
@@ -118,9 +119,6 @@ def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View |
         if not isinstance(score, Score) or np.shape(score.values) != (len(take.windows),):
             wanted = f"a Score with {len(take.windows)} values, one per window,"
             raise ComponentError(f"scorer {spec.name}: {wanted} is needed, not {score!r:.60}")
-        if score.trace is not None and np.shape(score.trace) != take.steps.shape:
-            given = " x ".join(map(str, np.shape(score.trace))) or "one number"
-            raise ComponentError(f"scorer {spec.name}: a trace of {given} for {len(take.steps)} frames")
     return scores
 
 
@@ -159,10 +157,6 @@ def _compared(takes: list[Footage], view: View | None, reads: frozenset[Reads]) 
     return [
         replace(take, nearest=trace, visited=visited) for take, (trace, visited) in zip(takes, covered, strict=True)
     ]
-
-
-def _no_trace(frames: int) -> Trace:
-    return Trace(np.full(frames, np.nan, np.float32), np.full(frames, -1, np.int64))
 
 
 def in_starts(items: Sequence[_T], sizes: Sequence[int]) -> list[list[_T]]:

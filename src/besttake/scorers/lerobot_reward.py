@@ -177,7 +177,9 @@ def make(
     if not rest:
         raise ComponentError(f"{uri} names no reward model; write lerobot-reward:DIRECTORY or lerobot-reward:ORG/NAME")
     where = directory(uri, rest, None, FILES)
-    below = base_of(uri, read_config(uri, where), base)
+    saved = read_config(uri, where)
+    key = BASE[saved["type"]]
+    below = local(uri, base or str(saved.get(key) or "")) if key else None
     places = [where] if below is None else [where, below]
     if read.flag("trust_remote_code", trust_remote_code):
         registry.trust(*places)
@@ -216,14 +218,6 @@ def read_config(uri: str, where: Path) -> dict[str, Any]:
     if family not in BASE:
         raise ComponentError(f"{uri}: its config.json is of type {family!r}, not of a reward model ({', '.join(BASE)})")
     return dict(saved)
-
-
-def base_of(uri: str, saved: dict[str, Any], given: str | None) -> Path | None:
-    """The directory of the base model of a reward model: ``given``, else the one that its settings name."""
-    key = BASE[saved["type"]]
-    if not key:
-        return None
-    return local(uri, given or str(saved.get(key) or ""))
 
 
 def local(uri: str, name: str) -> Path:

@@ -112,7 +112,8 @@ def score_takes(
     scores = scores.only(name for name, made_by in scores.scorers.items() if wanted.get(name, made_by) == made_by)
     lost = {s.spec.name: why for s in scorers if (why := sources.barred(s))}
     new: set[TakeKey] = set()
-    for group in _asked_together([s for s in scorers if s.spec.name not in lost]):
+    able = [scorer for scorer in scorers if scorer.spec.name not in lost]
+    for group in ([s for s in able if _is_short(s)], *([s] for s in able if not _is_short(s))):
         lacking = [s for s in group if not all(scores.has(row.key, s.spec.name) for row in rows)]
         todo = [one for one in starts if any(not scores.has(r.key, s.spec.name) for r in one.rows for s in lacking)]
         if not todo:
@@ -161,12 +162,6 @@ def _still_true(store: Store, sources: Mapping[TakeKey, str]) -> Scores:
     return true
 
 
-def _asked_together(scorers: Sequence[Scorer]) -> Iterator[list[Scorer]]:
-    """Group the scorers: fast ones of this package together, so that takes are read once, the others one by one."""
-    yield [scorer for scorer in scorers if _is_short(scorer)]
-    yield from ([scorer] for scorer in scorers if not _is_short(scorer))
-
-
 def _is_short(scorer: Scorer) -> bool:
     """Whether a scorer belongs to this package and is plain numpy, hence fast."""
     module = type(scorer).__module__
@@ -203,18 +198,15 @@ class _Sources:
             if library.view(task).matched == "all" and library.view(task, text).matched != "all"
         }
 
-    @cached_property
-    def _made_with(self) -> tuple[str | None, str | None]:
-        library = None if self.library is None else self.library.fingerprint
-        return library, None if self.encoder is None else self.encoder.spec.fingerprint
-
     def view(self, task: str) -> View | None:
         """The demonstrations of a task."""
         return None if self.library is None else self.library.view(task, self._matching.get(task, ""))
 
     def hash(self, rows: Sequence[Row]) -> str:
         """A hash of what the scores of the takes of one start are made from."""
-        return _sha256([row.identity for row in rows], *self._made_with, self._matching.get(rows[0].key.task))
+        library = None if self.library is None else self.library.fingerprint
+        encoder = None if self.encoder is None else self.encoder.spec.fingerprint
+        return _sha256([row.identity for row in rows], library, encoder, self._matching.get(rows[0].key.task))
 
     def fingerprint(self, scorer: Scorer) -> str:
         """What the scores of a scorer depend on, besides takes, library and encoder."""
@@ -382,9 +374,4 @@ def _take_score(take: Take, judged: ScoredFootage, source: str) -> TakeScore:
         for scorer, score in judged.scores.items()
         for window, value in zip(WINDOWS, score.values, strict=True)
     }
-    traces = {
-        scorer: np.asarray(score.trace, np.float32)
-        for scorer, score in judged.scores.items()
-        if score.trace is not None and score.trace is not judged.best
-    }
-    return TakeScore(take.frame_steps, judged.best, judged.nearest, values, traces, source)
+    return TakeScore(take.frame_steps, judged.best, judged.nearest, values, source)

@@ -269,11 +269,9 @@ def _same_demo(a: Demo | UnreadableDemo, b: Demo | UnreadableDemo) -> bool:
     if isinstance(a, UnreadableDemo) or isinstance(b, UnreadableDemo):
         return a == b
     arrays = ((a.frames, b.frames), (a.frame_steps, b.frame_steps), (a.states, b.states), (a.actions, b.actions))
-    return (a.id, a.task, a.instruction) == (b.id, b.task, b.instruction) and all(_same_array(x, y) for x, y in arrays)
-
-
-def _same_array(a: Array | None, b: Array | None) -> bool:
-    return (a is None and b is None) or (a is not None and b is not None and np.array_equal(a, b))
+    return (a.id, a.task, a.instruction) == (b.id, b.task, b.instruction) and all(
+        x is y if x is None or y is None else np.array_equal(x, y) for x, y in arrays
+    )
 
 
 def check(holds: object, fault: str) -> None:

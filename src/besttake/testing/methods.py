@@ -147,8 +147,10 @@ def check_scorer(scorer: Scorer, *, atol: float = 0.0) -> tuple[str, ...]:
     Raises:
         ContractError: A property is violated.
     """
-    name = scorer.spec.name
-    _check_spec(scorer.spec)
+    name, spec = scorer.spec.name, scorer.spec
+    taken = name in SCORERS and spec.fingerprint != registry.scorer(name).spec.fingerprint
+    check(not taken, f"{name}: this is the name of a scorer of BestTake; give yours another")
+    check(spec.fingerprint, f"{name}: the spec has no fingerprint, so kept scores could not be told from others")
     with tempfile.TemporaryDirectory() as directory:
         first, reordered = (build(_Squares(turn), Hog(), Path(directory) / f"{turn}") for turn in (False, True))
         takes = _footage(first)
@@ -157,7 +159,7 @@ def check_scorer(scorer: Scorer, *, atol: float = 0.0) -> tuple[str, ...]:
             (judged,) = apply_scorers([scorer], [takes], library.view(_TASK))
             return np.array([np.asarray(one.scores[name].values, np.float64) for one in judged])
 
-        held = _check_scores(scorer.spec, takes, scores, atol)
+        held = _check_scores(spec, takes, scores, atol)
         if needs_demos(scorer):
             promise = f"{name}: a score depends on the order of the demonstrations"
             _check_same(scores(takes), scores(takes, reordered), max(atol, 1e-9), promise)
@@ -189,12 +191,6 @@ def _check_scores(
         _check_same(whole[:, :1], short[:, :1], max(atol, 1e-9), promise)
         held.append("length")
     return held
-
-
-def _check_spec(spec: ScorerSpec) -> None:
-    taken = spec.name in SCORERS and spec.fingerprint != registry.scorer(spec.name).spec.fingerprint
-    check(not taken, f"{spec.name}: this is the name of a scorer of BestTake; give yours another")
-    check(spec.fingerprint, f"{spec.name}: the spec has no fingerprint, so kept scores could not be told from others")
 
 
 def _check_same(a: F64, b: F64, atol: float, promise: str) -> None:

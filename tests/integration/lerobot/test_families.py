@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -27,15 +26,8 @@ def loaded(where, options=""):
     return registry.policy(f"lerobot:{where}?{options}", trust_remote_code=True)
 
 
-def changed(source, target, **settings):
-    shutil.copytree(source, target)
-    config = json.loads((target / "config.json").read_text())
-    (target / "config.json").write_text(json.dumps({**config, **settings}))
-    return target
-
-
 def test_a_checkpoint_saved_for_mixed_precision_is_sampled_in_it(checkpoint, tmp_path):
-    mixed = changed(checkpoint("act"), tmp_path / "mixed", use_amp=True)
+    mixed = tiny.changed(checkpoint("act"), tmp_path / "mixed", use_amp=True)
     spec, far = compare(mixed)
     plain, amp = (loaded(where, "width=1") for where in (checkpoint("act"), mixed))
     assert far < 1e-5
@@ -62,13 +54,16 @@ def test_cameras_that_the_checkpoint_renames_are_fed_by_the_names_of_its_data(tm
     assert loaded(tmp_path, "map=camera1:front").cameras["observation.images.image"] == "front"
 
 
-@pytest.mark.parametrize(
+RESIZING = pytest.mark.parametrize(
     ("make", "settings"),
     [
         (tiny.make_diffusion, {"resize_shape": (64, 64)}),
         (tiny.make_multi_task, {"image_resize_shape": (64, 64), "image_crop_shape": None}),
     ],
 )
+
+
+@RESIZING
 def test_a_policy_that_resizes_pictures_itself_gets_them_as_the_env_gives_them(tmp_path, make, settings):
     (tmp_path / "made").mkdir()
     make(tmp_path / "made", **settings)
@@ -82,13 +77,7 @@ def unlike(size, other):
     return replace(seen, images={"agentview": seen.images["agentview"], "wrist": smaller.images["wrist"]})
 
 
-@pytest.mark.parametrize(
-    ("make", "settings"),
-    [
-        (tiny.make_diffusion, {"resize_shape": (64, 64)}),
-        (tiny.make_multi_task, {"image_resize_shape": (64, 64), "image_crop_shape": None}),
-    ],
-)
+@RESIZING
 def test_cameras_of_different_sizes_reach_a_class_that_stacks_them_at_the_size_of_training(tmp_path, make, settings):
     (tmp_path / "made").mkdir()
     make(tmp_path / "made", **settings)
@@ -148,7 +137,7 @@ def test_tokens_are_greedy_unless_a_temperature_is_given_and_cooled_is_a_lower_o
 )
 def test_tokens_that_are_no_action_are_played_as_zeros_and_no_take_is_lost(checkpoint, tmp_path, name, settings):
     """LeRobot, which plays zeros for tokens that it cannot decode, raises here."""
-    policy, seen = loaded(changed(checkpoint(name), tmp_path / "made", **settings)), observations(2)
+    policy, seen = loaded(tiny.changed(checkpoint(name), tmp_path / "made", **settings)), observations(2)
     own = policy._checkpoint.policy
     if len(settings) == 1 and name != "pi0_fast":  # after the prompt it says nothing but the end
         with torch.no_grad():
@@ -165,7 +154,7 @@ def test_which_head_of_molmoact2_acts(checkpoint, tmp_path):
     """The continuous one, unless the checkpoint says otherwise; its tokens are greedy."""
     where = checkpoint("molmoact2_tokens")
     assert loaded(where).spec.warm_start
-    spoken = changed(where, tmp_path / "spoken", inference_action_mode="discrete")
+    spoken = tiny.changed(where, tmp_path / "spoken", inference_action_mode="discrete")
     assert loaded(spoken).spec.kind == "deterministic"
     for name in ("molmoact2", "act"):
         with pytest.raises(ComponentError, match=f"temperature=1, but a {name} policy has none"):
@@ -178,7 +167,7 @@ def test_wall_xs_tokens_are_refused_because_lerobots_own_call_raises(checkpoint,
 
     where = checkpoint("wall_x")
     with pytest.raises(ComponentError, match="cannot act by WALL-X's tokens .* use a checkpoint of its flow head"):
-        loaded(changed(where, tmp_path / "tokens", prediction_mode="fast"))
+        loaded(tiny.changed(where, tmp_path / "tokens", prediction_mode="fast"))
     own = WallXPolicy.from_pretrained(where).eval()
     own.config.prediction_mode = "fast"
     before, _ = make_pre_post_processors(own.config, pretrained_path=str(where))

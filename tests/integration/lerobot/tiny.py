@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -581,11 +582,8 @@ def make_xvla(directory: Path, robot: Robot = LIBERO, **settings) -> None:
     text = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "vocab_size": 300}
     text |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 256}
     vision = {
-        "embed_dim": [16, 16, 16, 32],
-        "depths": [1, 1, 1, 1],
-        "num_heads": [2, 2, 2, 2],
-        "num_groups": [2, 2, 2, 2],
-    }
+        "embed_dim": [16, 16, 16, 32], "depths": [1, 1, 1, 1], "num_heads": [2, 2, 2, 2], "num_groups": [2, 2, 2, 2],
+    }  # fmt: skip
     vision |= {"projection_dim": 32, "window_size": 4}
     save(
         directory, "xvla", robot, florence_config={"vision_config": vision, "text_config": text},
@@ -593,6 +591,14 @@ def make_xvla(directory: Path, robot: Robot = LIBERO, **settings) -> None:
         **{"action_mode": "auto", "max_action_dim": 10, **settings}, hidden_size=32, depth=1, num_heads=2,
         len_soft_prompts=4, num_denoising_steps=3, max_len_seq=256, num_image_views=2,
     )  # fmt: skip
+
+
+def changed(source: Path, target: Path, **settings) -> Path:
+    """A copy of a checkpoint with other settings in its config."""
+    shutil.copytree(source, target)
+    config = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps({**config, **settings}))
+    return target
 
 
 MAKERS = {

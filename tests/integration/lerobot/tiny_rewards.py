@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import torch
@@ -11,6 +10,7 @@ import transformers
 from lerobot.configs import FeatureType, PolicyFeature
 from lerobot.rewards import get_reward_model_class, make_reward_model_config, make_reward_pre_post_processors
 from lerobot.rewards.robometer.configuration_robometer import ROBOMETER_SPECIAL_TOKENS
+from tiny import cached
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 QWEN_TOKENS = (
@@ -75,11 +75,8 @@ def louder(model: torch.nn.Module) -> None:
 
 def clip() -> None:
     """LeRobot fixes the name, so a tiny CLIP goes where the hub's cache would have the real one."""
-    root = Path(os.environ["HF_HOME"]) / "hub" / "models--openai--clip-vit-base-patch32"
-    if (root / "refs").exists():
+    if (snapshot := cached("openai/clip-vit-base-patch32")) is None:
         return
-    snapshot = root / "snapshots" / ("0" * 40)
-    snapshot.mkdir(parents=True)
     small = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     tokens = _tokenizer(("<pad>", "<|startoftext|>", "<|endoftext|>"), "<|endoftext|>")
     text = {**small, "vocab_size": len(tokens), "eos_token_id": 2, "pad_token_id": 0, "max_position_embeddings": 512}
@@ -90,8 +87,6 @@ def clip() -> None:
     model.save_pretrained(snapshot)
     size = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
     transformers.CLIPProcessor(transformers.CLIPImageProcessor(**size), tokens).save_pretrained(snapshot)
-    (root / "refs").mkdir()
-    (root / "refs" / "main").write_text("0" * 40)
 
 
 def _saved(directory: Path, kind: str, stats: dict | None = None, **settings) -> None:
