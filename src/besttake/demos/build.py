@@ -71,9 +71,9 @@ class Options(DataHints):
 class BuildHooks:
     """Callbacks for progress and parallel reading; they do not change what is built.
 
-    ``each`` is a `map` that may read the parts of a
-    `PartitionedSource` in other processes. ``frames`` is called with the number of frames embedded so far and the
-    expected total, extrapolated from the demonstrations read; 0 if the source does not know how many it has.
+    ``each`` is a `map` that may read the parts of a `PartitionedSource` in other processes. ``frames`` is called with
+    the number of frames embedded so far and the expected total, extrapolated from the demonstrations read; 0 if the
+    source does not know how many it has.
     """
 
     each: Callable[..., Iterable[Any]] = map
@@ -81,12 +81,9 @@ class BuildHooks:
 
 
 def build(
-    source: Source,
-    encoder: Encoder | Fitted,
-    out: str | Path,
-    options: Options | None = None,
+    source: Source, encoder: Encoder | Fitted, out: str | Path, options: Options | None = None,
     work: BuildHooks | None = None,
-) -> Library:
+) -> Library:  # fmt: skip
     """Build a library from ``source`` in directory ``out``."""
     wanted, work = (options or Options()).resolved(source), work or BuildHooks()
     if wanted.stride < 1:
@@ -104,12 +101,9 @@ def build(
 
 
 def build_cached(
-    source: Source,
-    encoder: Encoder | Fitted,
-    cache: Path,
-    options: Options | None = None,
+    source: Source, encoder: Encoder | Fitted, cache: Path, options: Options | None = None,
     work: BuildHooks | None = None,
-) -> Library:
+) -> Library:  # fmt: skip
     """Open the library from ``cache``, or build it there, named by a hash of all it depends on."""
     wanted = (options or Options()).resolved(source)
     spec = encoder.spec  # type: ignore[union-attr]

@@ -267,15 +267,9 @@ class Hdf5Demos(Episodes):
 
 
 def make(
-    rest: str,
-    camera: str | None = None,
-    state: str | None = None,
-    rotate: int | str | None = None,
-    pairing: str | None = None,
-    fps: float | str | None = None,
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Hdf5Demos:
+    rest: str, camera: str | None = None, state: str | None = None, rotate: int | str | None = None,
+    pairing: str | None = None, fps: float | str | None = None, size: int | str = LARGEST, map: str = "",
+) -> Hdf5Demos:  # fmt: skip
     """The source ``hdf5:rest``: a file, or a directory of files."""
     name, read, path = f"hdf5:{rest}", Reader(f"hdf5:{rest}"), Path(rest)
     paths = files_of(path, name)

@@ -104,14 +104,9 @@ class _AlohaReader:
 
 
 def make_aloha(
-    rest: str,
-    camera: str | None = None,
-    task: str | None = None,
-    fps: float | str | None = None,
-    colours: str = "bgr",
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Episodes:
+    rest: str, camera: str | None = None, task: str | None = None, fps: float | str | None = None, colours: str = "bgr",
+    size: int | str = LARGEST, map: str = "",
+) -> Episodes:  # fmt: skip
     """The source ``aloha:rest``: a directory of episodes, or one of them."""
     name, read, path = f"aloha:{rest}", Reader(f"aloha:{rest}"), Path(rest)
     found = hdf5.files_of(path, name)
@@ -193,13 +188,9 @@ def _trajectory(files: Mapping[str, Path], key: str) -> AbstractContextManager[A
 
 
 def make_maniskill(
-    rest: str,
-    camera: str | None = None,
-    state: str | None = None,
-    fps: float | str | None = None,
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Episodes:
+    rest: str, camera: str | None = None, state: str | None = None, fps: float | str | None = None,
+    size: int | str = LARGEST, map: str = "",
+) -> Episodes:  # fmt: skip
     """The source ``maniskill:rest``: a file, or a folder of files."""
     name, read, path = f"maniskill:{rest}", Reader(f"maniskill:{rest}"), Path(rest)
     files = hdf5.files_of(path, name)

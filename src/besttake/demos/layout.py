@@ -189,20 +189,13 @@ def _two_level_dim(rows: Rows) -> int | None:
 
 def _moved_dims(rows: Rows, gripper: int | None) -> tuple[int, ...] | None:
     """States 0, 1, 2 if they move with the first three of seven actions, the last of which is the gripper."""
-    moves, commands = [], []
-    for states, actions in rows:
-        if (
-            states is None
-            or actions is None
-            or actions.shape[1] != 7
-            or states.shape[1] < 3
-            or len(states) != len(actions)
-        ):
-            return None
-        moves.append(np.diff(states[:, :3].astype(np.float64), axis=0))
-        commands.append(actions[:-1, :3])
-    if gripper not in (6, -1) or not moves:
+    pairs = [(states, actions) for states, actions in rows if states is not None and actions is not None]
+    if not pairs or len(pairs) < len(rows) or gripper not in (6, -1):
         return None
+    if any(a.shape[1] != 7 or s.shape[1] < 3 or len(s) != len(a) for s, a in pairs):
+        return None
+    moves = [np.diff(states[:, :3].astype(np.float64), axis=0) for states, _ in pairs]
+    commands = [actions[:-1, :3] for _, actions in pairs]
     moved, commanded = np.concatenate(moves), np.concatenate(commands).astype(np.float64)
     if not (np.isfinite(moved).all() and np.isfinite(commanded).all()):
         return None

@@ -299,15 +299,9 @@ class LeRobotDemos(Episodes):
 
 
 def make(
-    rest: str,
-    camera: str | None = None,
-    state: str | None = None,
-    action: str | None = None,
-    episodes: str = ":",
-    size: int | str = LARGEST,
-    revision: str | None = None,
-    map: str = "",
-) -> LeRobotDemos:
+    rest: str, camera: str | None = None, state: str | None = None, action: str | None = None, episodes: str = ":",
+    size: int | str = LARGEST, revision: str | None = None, map: str = "",
+) -> LeRobotDemos:  # fmt: skip
     """The source ``lerobot:rest``: a local directory, or a data set on the hub."""
     read = Reader(f"lerobot:{rest}")
     cameras = read.mapping("map", map)

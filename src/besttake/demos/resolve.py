@@ -66,12 +66,9 @@ def open_or_build(
 
 
 def build_at(
-    out: Path | None,
-    named: str,
-    encoder: str | None = None,
-    options: Options | None = None,
+    out: Path | None, named: str, encoder: str | None = None, options: Options | None = None,
     work: BuildHooks | None = None,
-) -> Library:
+) -> Library:  # fmt: skip
     """Build a library from the demonstrations ``named`` in directory ``out``, or in the cache if it is None."""
     uri = encoder or DEFAULT_ENCODER
     options = replace(options or Options(), encoder_uri=uri)

@@ -121,15 +121,9 @@ class _RldsReader:
 
 
 def make(
-    rest: str,
-    split: str = "train",
-    camera: str | None = None,
-    state: str | None = None,
-    action: str | None = None,
-    fps: float | str | None = None,
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Episodes:
+    rest: str, split: str = "train", camera: str | None = None, state: str | None = None, action: str | None = None,
+    fps: float | str | None = None, size: int | str = LARGEST, map: str = "",
+) -> Episodes:  # fmt: skip
     """The source ``rlds:rest``."""
     name, read = f"rlds:{rest}", Reader(f"rlds:{rest}")
     check_links(Path(rest), name)

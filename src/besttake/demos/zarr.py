@@ -86,15 +86,9 @@ class _ZarrReader:
 
 
 def make(
-    rest: str,
-    camera: str | None = None,
-    state: str | None = None,
-    action: str | None = None,
-    task: str | None = None,
-    fps: float | str | None = None,
-    size: int | str = LARGEST,
-    map: str = "",
-) -> Episodes:
+    rest: str, camera: str | None = None, state: str | None = None, action: str | None = None, task: str | None = None,
+    fps: float | str | None = None, size: int | str = LARGEST, map: str = "",
+) -> Episodes:  # fmt: skip
     """The source ``zarr:rest``."""
     name, read, path = f"zarr:{rest}", Reader(f"zarr:{rest}"), Path(rest)
     data, ends = _opened(path, name)

@@ -63,7 +63,8 @@ class TorchEncoder:
         self._torch, self._towers = need("torch", name), tuple(towers)
         self._device = pick_device(self._torch, device)
         # A CPU gains nothing by a batch, and a group that is filled up would cost as much as a whole one.
-        self._batch = 1 if self._device.type == "cpu" else Reader(name).whole("batch", batch)
+        size = Reader(name).whole("batch", batch)
+        self._batch = 1 if self._device.type == "cpu" else size
         digest = hashlib.sha256()
         for tower in self._towers:
             tower.module.eval().requires_grad_(False)
@@ -170,13 +171,10 @@ def _load(kind: Any, name: str, revision: str | None, model_types: tuple[str, ..
     """``name`` as a model of class ``kind``, in float32, with every one of its weights read from the checkpoint."""
     try:
         config = need("transformers", name).AutoConfig.from_pretrained(name, revision=revision)
-    except (OSError, ValueError, KeyError) as error:
-        raise hub_failure(name, error) from None
-    if config.model_type not in model_types:
-        raise ComponentError(f"{name} holds a {config.model_type} model where {model_types[0]} is needed")
-    try:
+        if config.model_type not in model_types:
+            raise ComponentError(f"{name} holds a {config.model_type} model where {model_types[0]} is needed")
         model, info = kind.from_pretrained(name, revision=revision, output_loading_info=True)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise hub_failure(name, error) from None
     if info["missing_keys"]:
         raise random_weights(name, info["missing_keys"])

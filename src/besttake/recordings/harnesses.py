@@ -171,29 +171,29 @@ _BY_ORDER = (
 
 def _info(path: Path, data: Mapping[str, Any]) -> Recording:
     """An ``eval_info.json`` of lerobot-eval."""
-    by_task = "per_task" in data
-    episodes, by_order = _by_task(path, data["per_task"]) if by_task else _by_episode(path, data["per_episode"])
+    if "per_task" in data:
+        episodes, by_order = _by_task(path, data["per_task"]), True
+    else:
+        rows = _list(data["per_episode"], "per_episode")
+        by_order = any(row.get("seed") is None for row in rows)
+        start = "episode_ix" if by_order else "seed"
+        episodes = [
+            Episode("task", str(row[start]), outcome_at(f"{path}: episode {i}", row["success"]))
+            for i, row in enumerate(rows)
+        ]
     name = "" if path.name == "eval_info.json" else path.stem
     words = "/".join([*path.resolve().parent.parts, name])
     notes = (_BY_ORDER,) if by_order else ()
-    return Recording(str(path), "lerobot-eval", episodes, notes=notes, origin=str(path.resolve()), words=words)
+    return Recording(str(path), "lerobot-eval", tuple(episodes), notes=notes, origin=str(path.resolve()), words=words)
 
 
-def _by_task(path: Path, tasks: Any) -> tuple[tuple[Episode, ...], bool]:
+def _by_task(path: Path, tasks: Any) -> list[Episode]:
     episodes = []
     for task in _list(tasks, "per_task"):
         group, name = str(task["task_group"]), f"{task['task_group']}/{task['task_id']}"
         for i, won in enumerate(_list(task["metrics"]["successes"], "successes")):
             episodes.append(Episode(name, str(i), outcome_at(f"{path}: episode {i} of {name}", won), env=group))
-    return tuple(episodes), True
-
-
-def _by_episode(path: Path, recorded: Any) -> tuple[tuple[Episode, ...], bool]:
-    rows = _list(recorded, "per_episode")
-    seeded = all(row.get("seed") is not None for row in rows)
-    name = "seed" if seeded else "episode_ix"
-    won = [outcome_at(f"{path}: episode {i}", row["success"]) for i, row in enumerate(rows)]
-    return tuple(Episode("task", str(row[name]), w) for row, w in zip(rows, won, strict=True)), not seeded
+    return episodes
 
 
 def _list(value: Any, name: str) -> list[Any]:
