@@ -37,7 +37,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["export", "nowhere"], "say what to export: --csv"),
         (["runs", "list", "nowhere"], "nowhere is not a directory"),
         (["report", "nowhere"], "result.json is missing"),
-        (["report", "nowhere", "--markdown"], "besttake report --help"),
+        (["report", "nowhere", "--markdown"], "--markdown"),
         (["report", "nowhere", "--format", "pdf"], "choose html, md or json"),
         (["library", "check", "nowhere"], "not a library"),
         (["library", "build", "magic:x", "-o", "out"], "no source of demonstrations of kind 'magic'"),

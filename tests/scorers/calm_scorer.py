@@ -20,8 +20,7 @@ class Calm:
         for take in takes:
             jumps = np.square(np.diff(take.actions, axis=0)).mean(axis=1)
             values = [-jumps[: end - 1].mean() if end > 1 else np.nan for end in take.ends]
-            trace = -np.append(jumps, [0, 0])[take.steps]
-            scores.append(Score(values, trace.astype(np.float32)))
+            scores.append(Score(values))
         return scores
 
 

@@ -130,7 +130,7 @@ def test_progress_reads_the_phase_of_the_nearest_frame(takes: list[Footage], squ
         np.arange(4, dtype=np.int32), (np.ones(4, bool),), (4,), nearest=Trace(np.ones(4, np.float32), frames)
     )
     (score,) = registry.scorer("progress").score([take], view)
-    np.testing.assert_allclose(score.trace, [0, 4 / 9, 1, 2 / 10], rtol=1e-6)
+    assert score.values[0] == pytest.approx(advance(np.array([0, 4 / 9, 1, 2 / 10])))
 
 
 def test_warping_is_the_cheapest_of_all_monotone_paths() -> None:

@@ -170,8 +170,6 @@ class Odd:
             raise KeyboardInterrupt
         if self.way == "endless":
             return iter(lambda: Score([1.0] * 3), None)
-        if self.way == "wide_trace":
-            return [Score([1.0] * 3, np.zeros((len(take.steps), 2), np.float32)) for take in takes]
         value = {"nan": np.nan, "restless": self.calls}.get(self.way, 1.0)
         longer = 1000.0 * ("length" in self.way)
         if self.way == "half":
@@ -190,7 +188,6 @@ WRONG = {
     "short": r"^scorer odd short: 26 scores for 27 takes$",
     "ours": r"^scorer odd ours: not today$",
     "endless": r"^scorer odd endless: 28 scores for 27 takes$",
-    "wide_trace": r"^scorer odd wide_trace: a trace of \d+ x 2 for \d+ frames$",
     "nan": r"^scorer odd nan: it gave none of 54 takes a number$",
 }
 

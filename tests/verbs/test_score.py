@@ -48,10 +48,6 @@ def test_two_scorers_of_one_name_are_refused_in_one_line(run: Path) -> None:
     with pytest.raises(ComponentError, match=r"^the scorers last and last\?frames=5 are both named 'last', [^\n]*$"):
         score(run, ["last", "last?frames=5"])
     assert (run / "scores.safetensors").read_bytes() == before
-    plan = Plan.model_validate({**Result.load(run / "result.json").plan, "scorer": ["last", "last?frames=5"]})
-    with pytest.raises(ComponentError, match="both named 'last'"):
-        diagnose(plan, run.parent / "never")
-    assert not (run.parent / "never").exists()
 
 
 def test_the_comparison_has_the_numbers_of_the_diagnosis(run: Path) -> None:

@@ -238,18 +238,13 @@ def run(plan: Plan, out: Path, *, strict: bool, allow_failed: bool, as_json: boo
 
 def check_failed(result: Result, out: Path, *, allowed: bool) -> None:
     """RolloutError where takes of a run failed, unless that is ``allowed``."""
-    if result.cost.errors and not allowed:
-        raise RolloutError(
-            f"{result.cost.errors} takes failed{_most_failed_by(out)}; `besttake runs show {out}` says why. To try them"
-            f" again: {command()} (to accept them, add `allow_failed`)"
-        )
-
-
-def _most_failed_by(out: Path) -> str:
     from besttake.takes.store import Store
 
-    with Store.open(out) as store:
-        reasons = Counter(row.error for row in store.rows() if row.status == "error" and row.error)
-    for reason, count in reasons.most_common(1):
-        return f", {count if len(reasons) > 1 else 'all'} of them by {reason[:200]}"
-    return ""
+    if result.cost.errors and not allowed:
+        with Store.open(out) as store:
+            reasons = Counter(row.error or "" for row in store.rows() if row.status == "error")
+        ((most, _),) = reasons.most_common(1)
+        raise RolloutError(
+            f"{result.cost.errors} takes failed, most by {most[:200]}; `besttake runs show {out}` says why. To try them"
+            f" again: {command()} (to accept them, add `allow_failed`)"
+        )

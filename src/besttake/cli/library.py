@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,7 +91,6 @@ def build(
 
 
 def _dims(text: Any) -> Any:
-
     try:
         return parse_dims(text)
     except ValueError as error:
@@ -99,18 +99,15 @@ def _dims(text: Any) -> Any:
 
 def _levels(text: str | None) -> tuple[float, float] | None:
     """``"-1,1"`` -> (-1, 1)."""
-
     if text is None:
         return None
     try:
-        opens, closes = (float(part) for part in text.split(","))
+        opens, closes = map(float, text.split(","))
+        if opens != closes and isfinite(opens - closes):
+            return opens, closes
     except ValueError:
-        raise PlanError(
-            f"`gripper_as` {text}: two numbers, the one that opens and the one that closes, e.g. -1,1"
-        ) from None
-    if not abs(opens - closes) < float("inf") or opens == closes:
-        raise PlanError(f"`gripper_as` {text}: two different numbers, e.g. -1,1")
-    return opens, closes
+        pass
+    raise PlanError(f"`gripper_as` {text}: two numbers, the one that opens and the one that closes, e.g. -1,1")
 
 
 def show_library(

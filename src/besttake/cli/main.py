@@ -238,17 +238,10 @@ def main() -> NoReturn:
             print(error.format_message())
             code = 0
         else:
-            code = _say(_with_help(error), 2)
+            code = _say(error.format_message(), 2)
     if code == interrupt.CODE:  # typer turns Ctrl-C into this code
         _say(interrupt.text(), code)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _with_help(error: Any) -> str:
-    """What is wrong with a command line; where no name comes near the unknown one, also where to find the names."""
-    text = error.format_message()
-    lost = text.startswith("No such") and "Possible" not in text and "Did you mean" not in text
-    return f"{text.rstrip('.')}; see {error.ctx.command_path} --help" if lost and error.ctx else text
 
 
 def _say(text: str, code: int) -> int:

@@ -119,9 +119,6 @@ def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View |
         if not isinstance(score, Score) or np.shape(score.values) != (len(take.windows),):
             wanted = f"a Score with {len(take.windows)} values, one per window,"
             raise ComponentError(f"scorer {spec.name}: {wanted} is needed, not {score!r:.60}")
-        if score.trace is not None and np.shape(score.trace) != take.steps.shape:
-            given = " x ".join(map(str, np.shape(score.trace))) or "one number"
-            raise ComponentError(f"scorer {spec.name}: a trace of {given} for {len(take.steps)} frames")
     return scores
 
 

@@ -110,15 +110,9 @@ class Footage:
 
 @dataclass(frozen=True)
 class Score:
-    """The scores of one take.
-
-    Attributes:
-        values: One number per window, higher is better; NaN if there is none.
-        trace: What each frame contributes, float32 (F,), for the report; None if the scorer cannot say.
-    """
+    """The scores of one take: one number per window, higher is better; NaN if there is none."""
 
     values: Sequence[float] | NDArray[np.float64]
-    trace: F32 | None = None
 
 
 class Scorer(Protocol):

@@ -30,12 +30,11 @@ class Manifold:
     spec = ScorerSpec("manifold", reads=("nearest",), fingerprint="manifold 1")
 
     def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
-        """Eq. 4 for each window; the trace is each frame's highest cosine."""
+        """Eq. 4 for each window."""
         scores = []
         for take in takes:
             assert take.nearest is not None
-            values = [manifold(take.nearest, window) for window in take.windows]
-            scores.append(Score(values, take.nearest.best))
+            scores.append(Score([manifold(take.nearest, window) for window in take.windows]))
         return scores
 
 
@@ -45,7 +44,7 @@ class Coverage:
     spec = ScorerSpec("coverage", reads=("nearest", "visited"), fingerprint="coverage 1")
 
     def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
-        """`besttake.core.score.coverage` for each window; it has no trace of its own."""
+        """`besttake.core.score.coverage` for each window."""
         scores = []
         for take in takes:
             assert take.nearest is not None
@@ -62,15 +61,15 @@ class Progress:
 
     def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
         """``q[last] - sqrt(mean_t (p[t] - q[t])^2)``: p[t] is the phase (0 to 1) of the demonstration frame nearest to
-        frame t, q the non-decreasing sequence closest to p. The trace is p."""
+        frame t, q the non-decreasing sequence closest to p."""
         assert demos is not None
         phase = phases(demos)
         scores = []
         for take in takes:
             assert take.nearest is not None
             nearest = take.nearest.frame
-            trace = np.where(nearest >= 0, phase[nearest], np.nan)
-            scores.append(Score([advance(trace[window]) for window in take.windows], trace.astype(np.float32)))
+            p = np.where(nearest >= 0, phase[nearest], np.nan)
+            scores.append(Score([advance(p[window]) for window in take.windows]))
         return scores
 
 

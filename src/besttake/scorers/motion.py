@@ -36,16 +36,16 @@ class Actions:
         scores = []
         for take in takes:
             assert take.actions is not None
-            trace = np.full(len(take.steps), np.nan, np.float32)
+            near = np.full(len(take.steps), np.nan, np.float32)
             whole = take.steps + self._steps <= len(take.actions)
             if whole.any():
                 own = _scaled(np.stack([take.actions[t : t + self._steps] for t in take.steps[whole]]), demos)
-                trace[whole] = -_gaps(own, pieces)
+                near[whole] = -_gaps(own, pieces)
             values = []
             for end in take.ends:
-                inside = trace[take.steps + self._steps <= end]
+                inside = near[take.steps + self._steps <= end]
                 values.append(float(inside.mean(dtype=np.float64)) if len(inside) else float("nan"))
-            scores.append(Score(values, trace))
+            scores.append(Score(values))
         return scores
 
 
@@ -90,16 +90,13 @@ class Smoothness:
     spec = ScorerSpec("smoothness", reads=("actions",), fingerprint="smoothness 1")
 
     def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
-        """``-mean_t |a[t + 1] - a[t]|^2 / dim`` over the actions of each window; the trace is that of each frame."""
+        """``-mean_t |a[t + 1] - a[t]|^2 / dim`` over the actions of each window."""
         scores = []
         for take in takes:
             assert take.actions is not None
             changes = np.square(np.diff(take.actions.astype(np.float64), axis=0)).mean(axis=1)
             values = [-float(changes[: end - 1].mean()) if end > 1 else float("nan") for end in take.ends]
-            trace = np.full(len(take.steps), np.nan, np.float32)
-            within = take.steps < len(changes)
-            trace[within] = -changes[take.steps[within]]
-            scores.append(Score(values, trace))
+            scores.append(Score(values))
         return scores
 
 

@@ -96,7 +96,7 @@ def _likeness(take: Footage, index: Index | None) -> Score:
     if index is None:
         return Score([float("nan")] * len(take.windows))
     trace = index.nearest(take.embeddings)
-    return Score([manifold(trace, window) for window in take.windows], trace.best)
+    return Score([manifold(trace, window) for window in take.windows])
 
 
 class OwnLast:
@@ -119,7 +119,7 @@ def last_likeness(take: Footage, index: Index | None, count: int) -> Score:
         return Score([float("nan")] * len(take.windows))
     trace = index.nearest(take.embeddings).best
     ends = [trace[window][-count:] for window in take.windows]
-    return Score([float(end.mean(dtype=np.float64)) if len(end) else float("nan") for end in ends], trace)
+    return Score([float(end.mean(dtype=np.float64)) if len(end) else float("nan") for end in ends])
 
 
 def make(rest: str, name: str = "self") -> Own:

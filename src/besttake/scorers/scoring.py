@@ -374,9 +374,4 @@ def _take_score(take: Take, judged: ScoredFootage, source: str) -> TakeScore:
         for scorer, score in judged.scores.items()
         for window, value in zip(WINDOWS, score.values, strict=True)
     }
-    traces = {
-        scorer: np.asarray(score.trace, np.float32)
-        for scorer, score in judged.scores.items()
-        if score.trace is not None and score.trace is not judged.best
-    }
-    return TakeScore(take.frame_steps, judged.best, judged.nearest, values, traces, source)
+    return TakeScore(take.frame_steps, judged.best, judged.nearest, values, source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCORERS = ("manifold", "coverage")
 WINDOWS = ("episode", "full", "common")
 _FILE = "scores.safetensors"
-_SCHEMA = 3
+_SCHEMA = 4
 
 
 class ScoreName(NamedTuple):
@@ -49,21 +49,20 @@ SCORE_NAMES = tuple(ScoreName(scorer, window) for scorer in SCORERS for window i
 class TakeScore:
     """One take: ``steps`` (F,), best cosine ``best`` (F,) and library frame ``nearest`` (F,) of its scored frames.
 
-    ``scores`` holds one number per scorer and window, ``traces`` one per frame (F,) of a scorer with its own.
-    ``source`` is a hash of what the scores were made from: the takes of the start, demonstrations and encoder.
+    ``scores`` holds one number per scorer and window. ``source`` is a hash of what they were made from: the takes of
+    the start, demonstrations and encoder.
     """
 
     steps: NDArray[np.int32]
     best: NDArray[np.float32]
     nearest: NDArray[np.int64]
     scores: dict[ScoreName, float]
-    traces: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     source: str = ""
 
     def only(self, scorers: Iterable[str]) -> TakeScore:
         """The same with the scores of these scorers alone, in this order."""
         scores = {name: self.scores[name] for scorer in scorers for name in self.scores if name.scorer == scorer}
-        return replace(self, scores=scores, traces={s: self.traces[s] for s in scorers if s in self.traces})
+        return replace(self, scores=scores)
 
 
 class Scores(Mapping[TakeKey, TakeScore]):
@@ -124,9 +123,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
         for key in self.keys() & other.keys():
             old, new = self[key], other[key]
             compared = old if (old.nearest >= 0).any() else new
-            table[key] = replace(
-                compared, scores={**old.scores, **new.scores}, traces={**old.traces, **new.traces}, source=new.source
-            )
+            table[key] = replace(compared, scores={**old.scores, **new.scores}, source=new.source)
         table = {key: table[key] for key in sorted(table)}
         scorers, seconds = {**self.scorers, **other.scorers}, {**self.seconds, **other.seconds}
         return Scores(table, scorers, length=self.length | other.length, seconds=seconds)
@@ -164,12 +161,10 @@ class Scores(Mapping[TakeKey, TakeScore]):
         ends = np.cumsum(arrays["counts"])[:-1]
         steps, best, nearest = (np.split(arrays[name], ends) for name in ("steps", "best", "nearest"))
         names = [ScoreName.parse(text) for text in head["names"]]
-        traces = {scorer: np.split(arrays[f"trace {scorer}"], ends) for scorer in head["traces"]}
         table = {}
         for i, (key, source) in enumerate(zip(head["keys"], head["sources"], strict=True)):
             values = dict(zip(names, arrays["scores"][i].tolist(), strict=True))
-            own = {scorer: trace[i] for scorer, trace in traces.items()}
-            table[TakeKey(*key)] = TakeScore(steps[i], best[i], nearest[i], values, own, source)
+            table[TakeKey(*key)] = TakeScore(steps[i], best[i], nearest[i], values, source)
         return cls(table, head["scorers"], length=head["length"], seconds=head["seconds"])
 
     @staticmethod
@@ -193,18 +188,12 @@ class Scores(Mapping[TakeKey, TakeScore]):
             "nearest": _joined((entry.nearest for entry in entries), np.int64),
             "scores": np.array([[entry.scores[name] for name in self.names] for entry in entries], np.float64),
         }
-        traces = sorted({scorer for entry in entries for scorer in entry.traces})
-        for scorer in traces:
-            none = [np.full(len(entry.steps), np.nan) for entry in entries]
-            own = (entry.traces.get(scorer, nan) for entry, nan in zip(entries, none, strict=True))
-            arrays[f"trace {scorer}"] = _joined(own, np.float32)
         head: dict[str, Any] = {
             "schema": _SCHEMA,
             "keys": [astuple(key) for key in self],
             "sources": [entry.source for entry in entries],
             "names": [str(name) for name in self.names],
             "scorers": self.scorers,
-            "traces": traces,
             "length": sorted(self.length),
             "seconds": self.seconds,
         }
@@ -218,8 +207,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
             one = self[key]
             values = sorted((str(name), float(value).hex()) for name, value in one.scores.items())
             whole.update(json.dumps([astuple(key), values]).encode())
-            traces = [one.traces[name] for name in sorted(one.traces)]
-            for array in (one.steps, one.best, one.nearest, *traces):
+            for array in (one.steps, one.best, one.nearest):
                 whole.update(np.ascontiguousarray(array).tobytes())
         return whole.hexdigest()
 

@@ -45,7 +45,6 @@ _KINDS = (
     float | int,
 )  # fmt: skip
 """The types of `_FIELDS`."""
-_NO_ROOM = 64 * 1024
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
 
 
@@ -275,8 +274,7 @@ def damaged(directory: Path, reason: str) -> RunError:
 
 def _of_sqlite(directory: Path, error: sqlite3.Error) -> BestTakeError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    refused = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-    if code == sqlite3.SQLITE_FULL or (refused and _no_room(directory)):
+    if code == sqlite3.SQLITE_FULL:
         return _full(directory)
     if is_damage(error):
         return damaged(directory, " ".join(str(error).split()))
@@ -290,10 +288,3 @@ def _full(directory: Path) -> RolloutError:
     return RolloutError(
         f"no room left on the disk of {directory}; finished takes are safe: make room and run the same command again"
     )
-
-
-def _no_room(directory: Path) -> bool:
-    try:
-        return shutil.disk_usage(directory).free < _NO_ROOM
-    except OSError:
-        return False

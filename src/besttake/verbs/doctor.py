@@ -174,7 +174,6 @@ def _base() -> Iterable[InstallCheck]:
     )
     yield InstallCheck("base", "besttake", True, version())
     yield _tried("testbed", _try_testbed, "reinstall besttake")
-    yield _tried("encoder pixels", _try_pixels, "reinstall besttake")
     yield _tried("video (av)", lambda: str(import_module("av").__version__), "pip install av")
 
 
@@ -192,11 +191,6 @@ def _try_testbed() -> str:
     env.observe((env.spec.score_camera,))
     env.close()
     return f"tasks {', '.join(task.name for task in env.spec.tasks)}"
-
-
-def _try_pixels() -> str:
-    registry.encoder("pixels")
-    return "fitted to a library when one is built"
 
 
 def _extra(extra: Extra) -> InstallCheck:
@@ -267,7 +261,7 @@ def _pair(
     whats = {**middle, **right, **left}
     lines = tuple(Line(what, left.get(what, ""), middle.get(what, ""), right.get(what, "")) for what in whats)
     notes = [*(policy.notes if policy else ()), *(env.notes if env else ())]
-    notes += [*(library.head.notes if library else ()), *_missing(library, policy, env)]
+    notes += [*(library.head.notes if library else ()), *_missing(library, env)]
     # The small library is gone when this is read: problems are those of what the user named.
     reported = [problem if library is None else problem.replace(str(library.path), demos or "") for problem in problems]
     return Pairing(
@@ -334,24 +328,15 @@ def _library_side(library: Library, policy: PolicySpec | None) -> dict[str, str]
     }
 
 
-def _missing(library: Library | None, policy: PolicySpec | None, env: EnvSpec | None) -> list[str]:
+def _missing(library: Library | None, env: EnvSpec | None) -> list[str]:
     """What keeps demonstrations from being used in full, though nothing is wrong with them."""
     if library is None:
         return []
     notes = []
-    if policy is not None and policy.cameras and not library.can_show(policy.cameras):
-        notes.append("the demonstrations do not show the policy's cameras: demonstration fit cannot be measured")
     if library.actions is None:
         notes.append("the demonstrations hold pictures alone: they can score takes, but nothing can be retrieved")
-    elif all(len(demo.events) < 2 for demo in library.demos):
-        notes.append(
-            "no events beyond episode starts were seen: name `gripper_dim` and `eef_dims`, or use `rule` frame"
-        )
-    if (
-        env is not None
-        and library.tasks
-        and not any(library.demos_of(task.name, task.instruction)[1] != "all" for task in env.tasks)
-    ):
+    asked = env.tasks if env is not None and library.tasks else ()
+    if asked and all(library.demos_of(task.name, task.instruction)[1] == "all" for task in asked):
         notes.append("none of the demonstrations that were looked at is of a task of the env, by name or instruction")
     return notes
 
