@@ -22,10 +22,3 @@ def test_demonstrations_made_by_workers_are_those_made_here(tmp_path):
         pool.close()
     assert [part.tasks for part in asked] == [("pick",), ("push",), ("drawer",), ("stack",)]
     assert shared.fingerprint == here.fingerprint
-
-
-def test_the_parts_of_a_source_are_the_source():
-    source = registry.demos("testbed?demos_per_task=1&stride=40")
-    whole = [demo.id for demo in source]
-    assert [demo.id for part in source.parts() for demo in part] == whole
-    assert len(whole) == 4
