@@ -19,7 +19,6 @@ import pytest
 from evidence import decide, gather
 
 from besttake.core.headroom import mean, pass_at_k, start_headroom, start_pass_at_k
-from besttake.core.relation import CellGains, pearson, relate
 from besttake.core.select import oracle, pick, pooled_auc, random, select, selection_curve, start_gain
 from besttake.core.stats import (
     capture_interval,
@@ -274,20 +273,6 @@ def test_table_7_has_its_rates_and_gains_with_two_takes(name, suite):
     prints(pass_at_k(base.outcomes, 1), pass1)
     prints(mean(found.retrieve), retrieval)
     prints(mean(found.gain), selector)
-
-
-def test_the_relation_over_what_the_paper_gives_is_as_strong_as_it_says():
-    """The twelve LIBERO cells are a figure without numbers; the backbone means and Bridge are given."""
-    takes = {
-        **{("libero", name): pool(suites.values()) for name, suites in BASE.items()},
-        **{("bridge", task): arm for task, arm in BRIDGE.items()},
-    }
-    given = {key: gather(arm) for key, arm in takes.items()}
-    r = pearson([CellGains(*key, f.headroom, f.gain) for key, f in given.items() if key[0] == "libero"])
-    assert r.value > 0.99
-    found = relate([CellGains(*key, f.headroom, f.gain) for key, f in given.items()])
-    assert 0.75 < found.r.value < 0.95
-    assert set(found.within) == {"libero", "bridge"}
 
 
 def test_takes_without_a_score_are_counted_and_left_out_of_the_pooled_auc():

@@ -248,15 +248,3 @@ def test_a_run_that_is_watched_claims_any_of_many_options_that_gain_nothing_in_a
     naive = np.mean((e.max(axis=0) >= 20).any(axis=1))
     assert claims <= 0.05
     assert naive > claims
-
-
-@pytest.mark.slow
-def test_one_real_option_among_nine_blind_ones_is_found() -> None:
-    rng = np.random.default_rng(3)
-    menus, scale = null_menus(rng, 200, 60, 10), gain_scale(3)
-    menus[:, :, 0] = rng.choice([0.0, 1 / 3, 2 / 3], (200, 60), p=[0.7, 0.2, 0.1])
-    found = 0
-    for i, menu in enumerate(menus):
-        p = [p_not_above(menu[:, k], 0.0, scale.lo, rng=i, draws=2000) for k in range(10)]
-        found += bool(o.holm(p)[0])
-    assert found >= 190

@@ -50,24 +50,6 @@ def test_a_sample_that_was_given_more_before_its_result_counts_as_a_look() -> No
 
 
 @pytest.mark.slow
-def test_a_blind_score_is_chosen_in_at_most_5_percent_of_runs_that_are_judged_on_ever_fewer_starts() -> None:
-    runs, looked, wrong, naive = 400, (60, 50, 40, 30, 20), 0, 0
-    units = [("env", "pick", start) for start in range(looked[0])]
-    for run in range(runs):
-        rng = np.random.default_rng([run, 13])
-        y = (rng.random((looked[0], 3)) < rng.beta(0.5, 0.5, (looked[0], 1))).astype(float)
-        scores, counted, plain = rng.normal(size=y.shape), [], []
-        for k, count in enumerate(looked):
-            (gain,) = (q for q in questions_of({"base": ScoredTakes(y[:count], scores[:count])}, 3) if q.name == "gain")
-            looks = looks_at(units[:count], (count, 3), Past(tuple((earlier, 3) for earlier in looked[:k])))
-            counted.append(gain.ask(0.03, looks, draws=1000).answer == "yes")
-            plain.append(gain.ask(0.03, draws=1000).answer == "yes")
-        wrong, naive = wrong + any(counted), naive + any(plain)
-    assert binomtest(wrong, runs, 0.05, alternative="greater").pvalue > 0.01
-    assert naive > wrong
-
-
-@pytest.mark.slow
 def test_a_blind_score_is_chosen_in_at_most_5_percent_of_runs_that_add_takes_again_and_again() -> None:
     runs, seeds, starts = 1000, (3, 5, 7, 9), 60
     units, wrong, naive = [("env", "pick", start) for start in range(starts)], 0, 0

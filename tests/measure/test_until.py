@@ -54,13 +54,6 @@ def test_an_arm_is_played_only_while_an_open_part_needs_it() -> None:
     assert open_after(cell(1, starts=900, cooled=0.25, content=0.3, skill=3.0), 900) == {}
 
 
-def test_cooling_is_not_final_while_content_is_open() -> None:
-    arms = cell(2, starts=400, cooled=0.15, content=0.25)
-    seen = [open_after(arms, count) for count in range(10, 400, 10)]
-    assert all("demonstrations" in parts for parts in seen if "cooling" in parts)
-    assert "demonstrations" not in seen[-1]
-
-
 def test_whether_any_chunk_would_do_is_asked_once_content_is_shown() -> None:
     arms = cell(2, starts=400, cooled=0.15, content=0.25)
     run = [*arms, "shuffled"]

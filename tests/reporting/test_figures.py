@@ -1,9 +1,7 @@
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import pytest
-
-from besttake.reporting.drawing import PAGE, PRINT, Axis, Figure, Label, Mark, Polyline, spread, ticks
+from besttake.reporting.drawing import PAGE, PRINT, Figure, Label, Mark, Polyline
 from besttake.reporting.numbers import interval, number, percent, points
 from besttake.reporting.writers import write_figures
 from besttake.result import Result
@@ -35,14 +33,6 @@ def test_text_in_a_figure_is_escaped() -> None:
     assert "<i>" not in text
     assert "&lt;i&gt;&amp;" in text
     assert ET.fromstring(text) is not None
-
-
-def test_scales_and_ticks_are_round_and_inside() -> None:
-    assert ticks(0, 1, 4) == pytest.approx([0, 0.25, 0.5, 0.75, 1])
-    assert ticks(-0.07, 0.22, 5) == pytest.approx([0, 0.1, 0.2])
-    assert Axis(0, 2, 10, 30)(1) == 20
-    assert Axis(0, 2, 10, 30).clip(9) == 30
-    assert spread([None, 0.5, float("nan")], low=0, high=0.1)[1] > 0.5
 
 
 def test_numbers_are_written_as_people_read_them() -> None:

@@ -149,16 +149,6 @@ def test_an_answer_that_is_not_an_ordinary_one_says_why(name: str, question: str
     assert ("less than 3 points" in lines[question].sentence) == (reason == "no-headroom")
 
 
-@pytest.mark.parametrize("name", ["act", "open"])
-def test_answers_carry_their_numbers(name: str) -> None:
-    cell = cell_of(name)
-    assert cell.verdict
-    for line in words.answers(cell, WORTH):
-        own = cell.verdict.answers[line.name]
-        assert estimate_points(own.gain) in line.sentence
-        assert words.further(own.further) in line.sentence
-
-
 def extended(first: int, then: int) -> Cell:
     """The cell of a run that had ``first`` starts when it was first judged, and has ``then`` now."""
     settings = Settings(3, 3, WORTH, "manifold")

@@ -184,13 +184,7 @@ class _Hdf5Reader:
     size: int
 
     def ids(self) -> Iterator[str]:
-        for name, path in self.files.items():
-            try:
-                with opened(path, "data") as data:
-                    keys = [f"{name}/{key}" for key in sorted(data, key=by_number)]
-            except Unreadable:
-                keys = [name]  # reading it says what is wrong with the file
-            yield from keys
+        return _ids(self.files)
 
     def task(self, key: str) -> tuple[str, str]:
         """LIBERO has a file per task; robomimic names the env."""
@@ -224,8 +218,7 @@ class _Hdf5Reader:
             return np.asarray(dataset(group, "states")[self._shift(group)], np.float64)
 
     def _group(self, key: str) -> AbstractContextManager[Any]:
-        file, _, name = key.partition("/")
-        return opened(self.files[file], f"data/{name}")
+        return _opened_demo(self.files, key)
 
     def _upright(self, pictures: U8) -> U8:
         return np.ascontiguousarray(upright(pictures)) if self.rotate else pictures
@@ -276,7 +269,7 @@ def make(
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
     named = read.mapping("map", map)
-    shapes, action_dim, said, first = first_readable(paths, lambda key: _first_demo(paths[key]), name, _NO_DEMOS)
+    shapes, action_dim, said, first = first_readable(_ids(paths), lambda key: _first_demo(paths, key), name, _NO_DEMOS)
     cameras = [key for key, shape in shapes.items() if len(shape) == 4 and shape[3] == 3]
     if not cameras:
         raise LibraryError(
@@ -297,16 +290,31 @@ def make(
     )  # fmt: skip
 
 
-def _first_demo(path: Path) -> tuple[dict[str, tuple[int, ...]], int, float | None, Pairing] | None:
-    """Of the first demonstration: the shapes under ``obs``, the size of an action, steps a second, and the pairing."""
-    with opened(path, "data") as data:
-        for key in sorted(data, key=by_number):
-            obs, actions = names(data, f"{key}/obs"), dataset(data, f"{key}/actions")
-            if obs and actions.ndim == 2:
-                group = item(data, key)
-                shapes = {k: tuple(getattr(item(group, f"obs/{k}"), "shape", ())) for k in obs}
-                return shapes, int(actions.shape[1]), _rate(data), _pairing(group)
-    return None
+def _ids(files: Mapping[str, Path]) -> Iterator[str]:
+    for name, path in files.items():
+        try:
+            with opened(path, "data") as data:
+                keys = [f"{name}/{key}" for key in sorted(data, key=by_number)]
+        except Unreadable:
+            keys = [name]  # reading it says what is wrong with the file
+        yield from keys
+
+
+def _opened_demo(files: Mapping[str, Path], key: str) -> AbstractContextManager[Any]:
+    file, _, name = key.partition("/")
+    return opened(files[file], f"data/{name}")
+
+
+def _first_demo(
+    files: Mapping[str, Path], key: str
+) -> tuple[dict[str, tuple[int, ...]], int, float | None, Pairing] | None:
+    """Of a demonstration: the shapes under ``obs``, the size of an action, steps a second, and the pairing."""
+    with _opened_demo(files, key) as group:
+        obs, actions = names(group, "obs"), dataset(group, "actions")
+        if not obs or actions.ndim != 2:
+            return None
+        shapes = {k: tuple(getattr(item(group, f"obs/{k}"), "shape", ())) for k in obs}
+        return shapes, int(actions.shape[1]), _rate(group.parent), _pairing(group)
 
 
 def _pairing(group: Any) -> Pairing:

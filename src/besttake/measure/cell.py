@@ -127,7 +127,10 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
 
 def _notes(data: CellData, n: int) -> list[str]:
     """What a reader of the cell's numbers should know."""
-    notes = [] if data.scored else [f"no take has a score{_by(data)}: headroom is known, selection is not"]
+    base, notes = data.arms[BASE], []
+    if not data.scored:
+        by = f" by {data.scorer}" if any(base.score(name) is not None for name in base.scores) else ""
+        notes.append(f"no take has a score{by}: headroom is known, selection is not")
     takes = np.stack([headroom.tally(arm.outcomes)[0] for arm in data.arms.values() if arm.takes])
     short = int(np.sum(((takes > 0) & (takes < n)).any(axis=0)))
     if short:
@@ -136,12 +139,6 @@ def _notes(data: CellData, n: int) -> list[str]:
             " every estimate, but not where a gain from keeping the best is ruled out"
         )
     return notes
-
-
-def _by(data: CellData) -> str:
-    """`` by coverage``: the scorer that picks, where it has no score and others have."""
-    base = data.arms[BASE]
-    return f" by {data.scorer}" if any(base.score(name) is not None for name in base.scores) else ""
 
 
 def _looks(data: CellData, settings: Settings, past: Past) -> Looks:

@@ -10,12 +10,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
 
+from besttake.core.stats import Estimate
 from besttake.reporting.numbers import MINUS, interval
-
-if TYPE_CHECKING:
-    from besttake.result import Estimate
 
 PRINT: dict[str, str] = {
     "paper": "#ffffff", "ink": "#1d1f23", "muted": "#6a6f78", "faint": "#e3e5e8", "accent": "#0b66b0",
@@ -31,8 +28,8 @@ SERIES = 6
 SHAPES = ("circle", "square", "diamond", "triangle", "down", "cross")
 Point = tuple[float, float]
 WIDTH = 460.0
-_ROW = 24.0
-_LEFT = 160.0
+_ROW = 22.0
+_LEFT = 170.0
 _RIGHT = 144.0
 
 
@@ -295,56 +292,45 @@ class DotRow:
     best: bool = False
 
 
-@dataclass(frozen=True)
-class Style:
-    """How numbers of a plot are written, beside the dot and on hover; how wide its labels and how high its rows are."""
-
-    text: Callable[[float | None], str]
-    tip: Callable[[DotRow], str]
-    left: float = _LEFT
-    row: float = _ROW
+Say = Callable[[Estimate], str]
+"""How an estimate is written on hover."""
 
 
 def dots(
-    rows: list[DotRow],
-    title: str,
-    ends: tuple[float, float],
-    style: Style,
-    *,
-    mark: float | None = None,
-    zero: bool = False,
-) -> Figure:
-    """A dot plot between ``ends``; ``mark`` is where a dashed line stands, ``zero`` makes the one at 0 stand out."""
+    rows: list[DotRow], title: str, ends: tuple[float, float], text: Callable[[float | None], str], say: Say, *,
+    mark: float | None = None, zero: bool = False,
+) -> Figure:  # fmt: skip
+    """A dot plot between ``ends``, each value as ``text`` beside it; ``mark`` is where a dashed line stands.
+
+    ``zero`` makes the grid line at 0 stand out.
+    """
     top = 4.0
-    height = top + style.row * len(rows) + 26
-    axis = Axis(*ends, style.left, WIDTH - _RIGHT)
-    bottom = height - 26
+    bottom = top + _ROW * len(rows)
+    axis = Axis(*ends, _LEFT, WIDTH - _RIGHT)
     shapes: list[Element] = [*horizontal(axis, top, bottom, zero=zero, about=4)]
     if mark is not None:
         shapes.append(Polyline([(axis(mark), top), (axis(mark), bottom)], "muted", 1, (3, 3)))
     for i, row in enumerate(rows):
-        y = top + style.row * (i + 1)
+        y = top + _ROW * (i + 1)
         if row.best:
-            ground = [(0.0, y - style.row), (WIDTH, y - style.row), (WIDTH, y), (0.0, y)]
-            shapes.append(Area(ground, "accent", opacity=0.1))
-        shapes += _dot(row, y - style.row / 2, axis, style)
-    return Figure(WIDTH, height, title, tuple(shapes))
+            shapes.append(Area([(0.0, y - _ROW), (WIDTH, y - _ROW), (WIDTH, y), (0.0, y)], "accent", opacity=0.1))
+        shapes += _dot(row, y - _ROW / 2, axis, text, say)
+    return Figure(WIDTH, bottom + 26, title, tuple(shapes))
 
 
-def _dot(row: DotRow, y: float, axis: Axis, style: Style) -> list[Element]:
-    room = int(style.left / 7.2)
-    label = Label(style.left - 12, y + 4.5, shorten(row.label, room), row.color, 12.5, "end", row.strong)
+def _dot(row: DotRow, y: float, axis: Axis, text: Callable[[float | None], str], say: Say) -> list[Element]:
+    label = Label(_LEFT - 12, y + 4.5, shorten(row.label, int(_LEFT / 7.2)), row.color, 12.5, "end", row.strong)
     value, low, high = row.estimate.value, row.estimate.low, row.estimate.high
     if value is None:
         reason = shorten(row.estimate.reason or "not measured", 48)
-        return [label, Label(style.left + 6, y + 4.5, reason, "muted", 11.5)]
+        return [label, Label(_LEFT + 6, y + 4.5, reason, "muted", 11.5)]
     shapes: list[Element] = [label]
     if low is not None and high is not None:
         shapes.append(Polyline([(axis.clip(low), y), (axis.clip(high), y)], row.color, 2.2 if row.strong else 1.6))
     data = datum(f"{row.path}/value", value)
-    size = 5.0 if row.strong else 4.2
-    shapes.append(Mark(axis.clip(value), y, size, row.color, hollow=row.hollow, tip=style.tip(row), data=data))
+    size, tip = 5.0 if row.strong else 4.2, f"{row.label}: {say(row.estimate)}, {row.estimate.n} starts"
+    shapes.append(Mark(axis.clip(value), y, size, row.color, hollow=row.hollow, tip=tip, data=data))
     right = WIDTH - _RIGHT
-    shapes.append(Label(right + 62, y + 4.5, style.text(value), row.color, 12.5, "end", row.strong))
+    shapes.append(Label(right + 62, y + 4.5, text(value), row.color, 12.5, "end", row.strong))
     shapes.append(Label(right + 68, y + 4.5, interval(low, high, scale=100), "muted", 10.5))
     return shapes

@@ -17,7 +17,6 @@ from besttake.reporting.drawing import (
     Label,
     Mark,
     Polyline,
-    Style,
     datum,
     dots,
     horizontal,
@@ -52,7 +51,7 @@ def ladder(cell: Cell, path: str) -> Figure | None:
                 rows.append(DotRow(f"{scorer}, {window}", selector.success, place, "accent", chosen, not chosen))
     rows.append(DotRow(f"oracle, pass@{n}", cell.headroom.pass_n, f"{path}/headroom/pass_n"))
     title = f"Success of {cell.policy} with each way to keep one of {n} takes"
-    return dots(rows, title, (0.0, 1.0), Style(percent, _percent_tip), mark=cell.headroom.pass_1.value)
+    return dots(rows, title, (0.0, 1.0), percent, estimate_percent, mark=cell.headroom.pass_1.value)
 
 
 def menu(cell: Cell, path: str, worth: float) -> Figure | None:
@@ -61,8 +60,9 @@ def menu(cell: Cell, path: str, worth: float) -> Figure | None:
     if not rows:
         return None
     title = f"What each option gains over {cell.policy} as it is, with its cost in takes"
-    ends = spread([*_ends(rows), worth], low=-0.05, high=0.10)
-    return dots(rows, title, ends, Style(points, _points_tip, row=20, left=170), zero=True, mark=worth)
+    known = [end for row in rows for end in (row.estimate.low, row.estimate.high, row.estimate.value)]
+    ends = spread([*known, worth], low=-0.05, high=0.10)
+    return dots(rows, title, ends, points, estimate_points, zero=True, mark=worth)
 
 
 def _options(cell: Cell, path: str) -> list[DotRow]:
@@ -211,20 +211,8 @@ def every(result: Result) -> Iterator[tuple[str, Figure]]:
             yield name, figure
 
 
-def _ends(rows: list[DotRow]) -> list[float | None]:
-    return [end for row in rows for end in (row.estimate.low, row.estimate.high, row.estimate.value)]
-
-
 def _file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:40] or "policy"
-
-
-def _percent_tip(row: DotRow) -> str:
-    return f"{row.label}: {estimate_percent(row.estimate)}, {row.estimate.n} starts"
-
-
-def _points_tip(row: DotRow) -> str:
-    return f"{row.label}: {estimate_points(row.estimate)}, {row.estimate.n} starts"
 
 
 def _extrapolation(known: list[CurvePoint], frame: Frame) -> list[Element]:

@@ -18,7 +18,7 @@ from besttake.arms import BASE
 from besttake.errors import MissingExtra
 from besttake.files import write_bytes, write_text
 from besttake.reporting.figures import every
-from besttake.reporting.numbers import MINUS, number
+from besttake.reporting.numbers import MINUS, estimate_points, number
 from besttake.reporting.table import Column, Head, Table, right
 from besttake.reporting.tables import rates
 from besttake.result import Cell, Estimate, Result
@@ -75,8 +75,9 @@ def latex(result: Result) -> str:
     rows: list[tuple[object, ...]] = []
     for cell in (*result.policies, *result.cells):
         gains = [cell.chosen.gain if cell.chosen else None, *(_gain_of(cell, arm) for arm in arms)]
+        said = [estimate_points(gain, "") or "--" for gain in gains]
         group = "all" if cell.group == "*" else cell.group
-        rows.append((cell.policy, group, *map(_rate, rates(cell)[:2]), *map(_gain, gains), *_answers(cell)))
+        rows.append((cell.policy, group, *map(_rate, rates(cell)[:2]), *said, *_answers(cell)))
     columns: Head = ["policy", "tasks", *right("pass@1", "pass@N", "select", *arms), "takes?", "demos?", "both?"]
     command = "".join(f"% {line}\n" for line in (result.command or "besttake").splitlines())
     made = f"% Made by BestTake {result.besttake} from the takes with digest {result.digest}:\n{command}"
@@ -105,10 +106,6 @@ def _answers(cell: Cell) -> list[str]:
     return [answer.answer for answer in cell.verdict.answers.values()]
 
 
-def _parts(estimate: Estimate) -> tuple[float | None, ...]:
-    return estimate.value, estimate.low, estimate.high
-
-
 def _gain_of(cell: Cell, arm: str) -> Estimate | None:
     known = cell.arms.arms.get(arm) if cell.arms is not None else None
     return known.gain if known is not None else None
@@ -116,13 +113,6 @@ def _gain_of(cell: Cell, arm: str) -> Estimate | None:
 
 def _rate(estimate: Estimate | None) -> str:
     return number(estimate.value, scale=100) if estimate is not None and estimate.value is not None else "--"
-
-
-def _gain(estimate: Estimate | None) -> str:
-    if estimate is None or estimate.value is None:
-        return "--"
-    value, low, high = (number(part, scale=100, signed=part is estimate.value) for part in _parts(estimate))
-    return f"{value} [{low}, {high}]" if low and high else value
 
 
 def _escaped(text: str) -> str:
