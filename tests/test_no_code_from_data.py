@@ -251,9 +251,13 @@ def test_recorded_outcomes_name_no_code(mark: Path, tmp_path: Path, monkeypatch:
         {"class": "planted.make", "config": {}},
         {"class": "subprocess.Popen", "config": {"args": ["touch", "it-ran"]}},
         {"class": "lerobotx.Thing"},
+        {"class": "lerobot.envs.factory.make_env", "config": {"cfg": "someone/else"}},
+        {"class": "lerobot.configs.parser.load_plugin"},
+        {"registry_name": "action_tokenizer_processor", "config": {"action_tokenizer_name": "someone/else"}},
+        {"registry_name": "tokenizer_processor", "config": {"trust_remote_code": True}},
     ],
 )
-def test_a_checkpoint_names_no_class_but_lerobots(step: dict[str, Any], mark: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_names_lerobots_own_steps_only(step: dict[str, Any], mark: Path, tmp_path: Path) -> None:
     """LeRobot imports the class that a saved processor names, and calls it with the saved settings."""
     _checkpoint(tmp_path, {"class": "lerobot.processor.rename_processor.RenameObservationsProcessorStep"})
     check_processors(tmp_path)
@@ -270,25 +274,6 @@ def _checkpoint(where: Path, step: dict[str, Any]) -> None:
     for name in ("policy_preprocessor.json", "policy_postprocessor.json"):
         steps = [{"registry_name": "device_processor", "config": {}}, step]
         (where / name).write_text(json.dumps({"name": "processor", "steps": steps}))
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        {"class": "lerobot.envs.factory.make_env", "config": {"cfg": "someone/else"}},
-        {"class": "lerobot.configs.parser.load_plugin"},
-        {"registry_name": "action_tokenizer_processor", "config": {"action_tokenizer_name": "someone/else"}},
-        {"registry_name": "tokenizer_processor", "config": {"trust_remote_code": True}},
-    ],
-)
-def test_a_processor_may_name_lerobots_own_steps_only(tmp_path: Path, step: dict[str, object]) -> None:
-    own = {"class": "lerobot.processor.device_processor.DeviceProcessorStep"}
-    for name in ("policy_preprocessor.json", "policy_postprocessor.json"):
-        (tmp_path / name).write_text(json.dumps({"steps": [own]}))
-    check_processors(tmp_path)
-    (tmp_path / "policy_postprocessor.json").write_text(json.dumps({"steps": [own, step]}))
-    with pytest.raises(ComponentError, match="names code to run"):
-        check_processors(tmp_path)
 
 
 def test_a_family_that_runs_a_checkpoints_code_needs_the_users_word(tmp_path: Path) -> None:

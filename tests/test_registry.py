@@ -39,6 +39,8 @@ def test_a_uri_has_a_scheme_a_rest_and_options() -> None:
 def test_a_misspelt_scheme_is_answered_with_the_nearest() -> None:
     with pytest.raises(ComponentError, match="did you mean testbed"):
         registry.policy("testbet:half")
+    with pytest.raises(ComponentError, match="hog:x: hog takes no name after its colon"):
+        registry.encoder("hog:x")
 
 
 @pytest.mark.parametrize("family", ["policy", "env", "encoder", "demos", "arm", "scorer"])

@@ -277,8 +277,10 @@ def make(group: str, named: str | FromFile, **options: Any) -> Any:
     if uri.scheme == "gym" and (not isinstance(named, FromFile) or _imports_by_name(group, uri)):
         _see_user_modules()  # gym:MODULE:ID imports the module that registers the env
     factory = _factory(group, text)
-    if uri.scheme != "python" and (uri.rest or _takes_name(factory)):
+    if uri.scheme != "python" and _takes_name(factory):
         factory = partial(factory, uri.rest)
+    elif uri.scheme != "python" and uri.rest:
+        raise ComponentError(f"{text}: {uri.scheme} takes no name after its colon")
     options = {**uri.options, **options}
     check_known(text, factory, options)
     with one_clear_error(f"{text}: {{}}"):

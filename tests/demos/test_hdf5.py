@@ -45,6 +45,15 @@ def test_a_libero_file_says_camera_gripper_position_rate_and_instruction(tmp_pat
     assert {demo.instruction for demo in source} == {EPISODES[0].instruction}
 
 
+def test_a_damaged_demonstration_costs_itself_also_where_it_is_the_first(tmp_path):
+    path = libero(tmp_path)
+    with h5py.File(path, "a") as file:
+        del file["data/demo_0/actions"]
+    bad, good = registry.demos(f"hdf5:{path}")
+    assert bad.reason == "has no actions"
+    assert len(good.actions) == 11
+
+
 def test_a_robomimic_file_is_read_back_exactly_with_quaternions_as_axis_angle(tmp_path):
     path = robomimic(tmp_path / "low_dim.hdf5")
     source = registry.demos(f"hdf5:{path}?camera=agentview_image")

@@ -37,11 +37,3 @@ def add(run: Path, one: Take) -> None:
     table = Table(run)
     table.add([_row_of(one, data)])
     table.close()
-
-
-def remove(run: Path, one: Take) -> None:
-    """As if a take had not been made yet."""
-    (run / one.key.file).unlink()
-    table = Table(run)
-    table.drop([one.key])
-    table.close()

@@ -184,13 +184,7 @@ class _Hdf5Reader:
     size: int
 
     def ids(self) -> Iterator[str]:
-        for name, path in self.files.items():
-            try:
-                with opened(path, "data") as data:
-                    keys = [f"{name}/{key}" for key in sorted(data, key=by_number)]
-            except Unreadable:
-                keys = [name]  # reading it says what is wrong with the file
-            yield from keys
+        return _ids(self.files)
 
     def task(self, key: str) -> tuple[str, str]:
         """LIBERO has a file per task; robomimic names the env."""
@@ -202,30 +196,26 @@ class _Hdf5Reader:
             return str(json_attribute(data, "env_args").get("env_name", path.stem)), words
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        with self._group(key) as group:
+        with _opened_demo(self.files, key) as group:
             shift, states, actions = self._shift(group), self._states(group), numbers(group, "actions")
         return states if states is None else states[: len(states) - shift], actions[shift:]
 
     def frames(self, key: str) -> U8:
-        with self._group(key) as group:
+        with _opened_demo(self.files, key) as group:
             frames = self._upright(pictures(group, f"obs/{self.camera}", self.size))
             return frames[: len(frames) - self._shift(group)]
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        with self._group(key) as group:
+        with _opened_demo(self.files, key) as group:
             return self._upright(one_picture(group, f"obs/{camera}", step))
 
     def start_state(self, key: str) -> NDArray[np.float64] | None:
         """The simulator's state before the first action (LIBERO's and robomimic's ``states``); None without one."""
-        with self._group(key) as group:
+        with _opened_demo(self.files, key) as group:
             if item(group, "states") is None:
                 return None
             # states[j] comes before actions[j], and the library's first action is that of the shift.
             return np.asarray(dataset(group, "states")[self._shift(group)], np.float64)
-
-    def _group(self, key: str) -> AbstractContextManager[Any]:
-        file, _, name = key.partition("/")
-        return opened(self.files[file], f"data/{name}")
 
     def _upright(self, pictures: U8) -> U8:
         return np.ascontiguousarray(upright(pictures)) if self.rotate else pictures
@@ -276,7 +266,7 @@ def make(
     turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
     paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
     named = read.mapping("map", map)
-    shapes, action_dim, said, first = first_readable(paths, lambda key: _first_demo(paths[key]), name, _NO_DEMOS)
+    shapes, action_dim, said, first = first_readable(_ids(paths), lambda key: _first_demo(paths, key), name, _NO_DEMOS)
     cameras = [key for key, shape in shapes.items() if len(shape) == 4 and shape[3] == 3]
     if not cameras:
         raise LibraryError(
@@ -297,16 +287,31 @@ def make(
     )  # fmt: skip
 
 
-def _first_demo(path: Path) -> tuple[dict[str, tuple[int, ...]], int, float | None, Pairing] | None:
-    """Of the first demonstration: the shapes under ``obs``, the size of an action, steps a second, and the pairing."""
-    with opened(path, "data") as data:
-        for key in sorted(data, key=by_number):
-            obs, actions = names(data, f"{key}/obs"), dataset(data, f"{key}/actions")
-            if obs and actions.ndim == 2:
-                group = item(data, key)
-                shapes = {k: tuple(getattr(item(group, f"obs/{k}"), "shape", ())) for k in obs}
-                return shapes, int(actions.shape[1]), _rate(data), _pairing(group)
-    return None
+def _ids(files: Mapping[str, Path]) -> Iterator[str]:
+    for name, path in files.items():
+        try:
+            with opened(path, "data") as data:
+                keys = [f"{name}/{key}" for key in sorted(data, key=by_number)]
+        except Unreadable:
+            keys = [name]  # reading it says what is wrong with the file
+        yield from keys
+
+
+def _opened_demo(files: Mapping[str, Path], key: str) -> AbstractContextManager[Any]:
+    file, _, name = key.partition("/")
+    return opened(files[file], f"data/{name}")
+
+
+def _first_demo(
+    files: Mapping[str, Path], key: str
+) -> tuple[dict[str, tuple[int, ...]], int, float | None, Pairing] | None:
+    """Of a demonstration: the shapes under ``obs``, the size of an action, steps a second, and the pairing."""
+    with _opened_demo(files, key) as group:
+        obs, actions = names(group, "obs"), dataset(group, "actions")
+        if not obs or actions.ndim != 2:
+            return None
+        shapes = {k: tuple(getattr(item(group, f"obs/{k}"), "shape", ())) for k in obs}
+        return shapes, int(actions.shape[1]), _rate(group.parent), _pairing(group)
 
 
 def _pairing(group: Any) -> Pairing:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from besttake.encoders.pixels import shrink
-from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.types import F32, U8, EncoderSpec
 
@@ -74,10 +73,8 @@ class Hog:
         return np.minimum(cells / np.sqrt(around + 1e-4)[..., None], _CLIP)
 
 
-def make(rest: str, cells: int | str = 8, bins: int | str = 9) -> Hog:
+def make(*, cells: int | str = 8, bins: int | str = 9) -> Hog:
     """``hog`` or ``hog?cells=8&bins=9``."""
-    if rest:
-        raise ComponentError(f"hog:{rest}: hog takes no name; write hog or hog?cells=8&bins=9")
     read = Reader("hog")
     return Hog(read.whole("cells", cells), read.whole("bins", bins, least=2))
 

@@ -110,10 +110,8 @@ def shrink(images: U8, size: int) -> U8:
     return np.concatenate(parts)
 
 
-def make(rest: str, dim: int | str = 64, size: int | str = 32) -> Pixels:
+def make(*, dim: int | str = 64, size: int | str = 32) -> Pixels:
     """``pixels`` or ``pixels?dim=64&size=32``."""
-    if rest:
-        raise ComponentError(f"pixels:{rest}: pixels takes no name; write pixels or pixels?dim=64&size=32")
     read = Reader("pixels")
     return Pixels(read.whole("size", size, least=2), read.whole("dim", dim))
 

@@ -271,10 +271,8 @@ def _square(size: Any) -> int | None:
     return int(size) if size else None
 
 
-def make_efficientnet(rest: str, *, device: str = "auto", batch: str | int = 32) -> TorchEncoder:
+def make_efficientnet(*, device: str = "auto", batch: str | int = 32) -> TorchEncoder:
     """EfficientNet-Lite0 with its ImageNet weights, mean over positions of the last convolution."""
-    if rest:
-        raise ComponentError(f"efficientnet-lite0:{rest}: takes no name")
     needed_for = "the encoder efficientnet-lite0"
     torch = need("torch", needed_for)
     try:

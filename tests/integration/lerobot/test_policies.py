@@ -402,13 +402,6 @@ def test_cameras_can_be_mapped_by_short_or_full_name(checkpoint):
         registry.policy(f"lerobot:{checkpoint('act')}?map=top:front")
 
 
-def test_pictures_of_another_size_are_brought_to_what_the_checkpoint_was_trained_on(policy):
-    (seen,) = observations(1)
-    big = {camera: np.kron(image, np.ones((2, 2, 1), np.uint8)) for camera, image in seen.images.items()}
-    got = policy("act").sample([Observation(big, seen.state, seen.instruction)], draws(1))
-    assert got.shape == (1, 6, 7)
-
-
 def test_what_does_not_fit_is_one_clear_line(policy):
     (seen,) = observations(1)
     cases = (
