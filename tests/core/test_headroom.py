@@ -39,14 +39,6 @@ def test_headroom_of_a_start_is_its_best_take_minus_its_mean(y):
             assert value == pytest.approx(np.nanmax(row) - np.nanmean(row))
 
 
-def test_a_start_without_takes_is_left_out_and_one_with_fewer_takes_uses_those():
-    y = [[1, 0, 0], [1, 1, 1], [np.nan, 0, 1], [np.nan, np.nan, np.nan]]
-    one = (1 / 3 + 1 + 1 / 2) / 3
-    assert h.pass_curve(y)[[0, -1]] == pytest.approx([one, 1])
-    assert h.mean(h.start_headroom(y)) == pytest.approx(1 - one)
-    assert np.isnan(h.start_headroom(y)).tolist() == [False, False, False, True]
-
-
 @pytest.mark.parametrize(
     ("call", "says"),
     [

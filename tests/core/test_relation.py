@@ -74,18 +74,6 @@ def test_the_line_is_least_squares_and_its_band_holds_it():
     assert rel.fit_line(range(7), range(7)) is None
 
 
-def test_disjoint_halves_break_a_correlation_that_only_shared_starts_make():
-    """Cells of one population and a perfect score: gain = headroom start by start, so r = 1; yet cells are alike."""
-    rng = np.random.default_rng(4)
-    same = []
-    for j in range(12):
-        room = start_headroom(draw(rng, PAIRS["pi0"], 40).base)
-        same.append(rel.CellGains("a", str(j), room, room))
-    found = rel.relate(same)
-    assert found.r.value == pytest.approx(1)
-    assert abs(found.disjoint.mean) < 0.35
-
-
 def test_splits_are_what_going_through_all_halves_gives():
     rng = np.random.default_rng(7)
     some = [rel.CellGains("a", str(j), *rng.random((2, 5)) * [[j], [j * j]]) for j in range(1, 4)]

@@ -29,19 +29,6 @@ def trajectory_like(rng, rows, dim, rank=24):
     return (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.mark.parametrize("make", [unit, trajectory_like])
-def test_scores_do_not_depend_on_the_batch_to_the_last_bit(make):
-    rng = np.random.default_rng(4)
-    library, queries = make(rng, 5000, 300), make(rng, 1300, 300)
-    index = Index.build(library)
-    whole = index.nearest(queries)
-    for cut in (1, 7, 700):
-        parts = [index.nearest(queries[i : i + cut]) for i in range(0, 50 * cut, cut) if i < len(queries)]
-        n = sum(len(p.best) for p in parts)
-        np.testing.assert_array_equal(np.concatenate([p.best for p in parts]), whole.best[:n])
-        np.testing.assert_array_equal(np.concatenate([p.frame for p in parts]), whole.frame[:n])
-
-
 @st.composite
 def hard_libraries(draw):
     """Frames and queries that make trouble for rough products: near ties, copies, lengths far apart, low rank."""

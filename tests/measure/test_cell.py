@@ -54,24 +54,6 @@ def test_an_arm_has_the_mean_and_sd_over_seeds_of_its_success_and_of_its_gain() 
     assert found.arms["base"].gain_seed_sd is None
 
 
-def test_the_relation_keeps_one_interval_from_eight_cells_on() -> None:
-    cells = [cell_data(seed=i, policy=f"p{i % 2}", group=str(i), ranking=1 + i % 3) for i in range(8)]
-    found = measure.relate(cells, 3)
-    assert found.r is not None
-    assert found.interval is not None
-    assert found.spearman is not None
-    assert found.interval[0] <= found.r <= found.interval[1]
-    assert found.spearman.low is not None
-    assert (found.fit is not None, found.reason) == (True, "")
-    for told in (*found.within.values(), *found.leave_one_out.values()):
-        assert told is not None
-        assert (told.n, told.low, told.high) == (4, None, None)
-        assert told.value is not None
-    few = measure.relate(cells[:7], 3)
-    assert few.r is not None
-    assert (few.interval, few.fit, few.reason) == (None, None, "fewer than 8 cells: no interval")
-
-
 def kept_of(outcomes: np.ndarray, scores: np.ndarray, n: int) -> np.ndarray:
     """Success (S,) of the best-scored of n takes by going through all subsets."""
     subsets = list(combinations(range(outcomes.shape[1]), n))

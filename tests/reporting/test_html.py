@@ -6,9 +6,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
-from besttake.errors import RunError
 from besttake.reporting.html import make_html, report_page
 from besttake.reporting.numbers import estimate_percent, estimate_points, spread
 from besttake.reporting.page import script
@@ -128,14 +125,6 @@ def test_json_in_a_script_cannot_end_it() -> None:
     text = str(script({"a": "</script><!-- & \u2028"}))
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"a": "</script><!-- & \u2028"}
-
-
-def test_missing_and_damaged_results_give_one_line(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="missing"):
-        make_html(tmp_path)
-    (tmp_path / "result.json").write_text("{")
-    with pytest.raises(RunError, match="damaged"):
-        make_html(tmp_path)
 
 
 def test_only_a_served_page_may_ask_its_server(run: Path) -> None:

@@ -40,6 +40,5 @@ def test_a_take_that_fails_early_stays_among_those_that_are_counted_and_every_st
     """Kaplan-Meier would take it for one that might have gone on: (1 - 1/2) * (1 - 1/1) leaves no failure at all."""
     [curve] = success_curves([start(0, [(True, 10), (False, 5)]), start(1, [(False, 5), (True, 20)])])
     assert [curve.at[step].value for step in (8, 10, 19, 20)] == [0.0, 0.25, 0.25, 0.5]
-    assert curve.half == 20
     [curve] = success_curves([start(0, [(True, 4)] * 9), start(1, [(False, 8)])])
     assert curve.at[8].value == 0.5

@@ -14,15 +14,9 @@ from besttake.reporting import words
 from besttake.reporting.terminal import layout, plans
 from besttake.result import Estimate
 from besttake.verbs.ingest import ingest
-from besttake.verbs.plan import PlanResult, plan
+from besttake.verbs.plan import plan
 
 DATA = Path(__file__).parents[1] / "recordings" / "data" / "vla_eval"
-
-
-def sentences(found: PlanResult) -> str:
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(layout(plans([found]), 200))
-    return console.export_text()
 
 
 def test_from_pass_at_1_the_starts_follow_the_formula() -> None:
@@ -32,7 +26,6 @@ def test_from_pass_at_1_the_starts_follow_the_formula() -> None:
     assert found.cautious is not None
     assert found.cautious.v == pytest.approx(largest)
     assert found.cautious.half_width_starts > found.plan.half_width_starts
-    assert f"{found.plan.half_width_starts}" in sentences(found)
 
 
 def test_a_budget_tells_the_smallest_effect_it_can_show() -> None:
@@ -41,7 +34,6 @@ def test_a_budget_tells_the_smallest_effect_it_can_show() -> None:
     assert small.plan.smallest_effect is not None
     assert large.plan.smallest_effect is not None
     assert small.plan.smallest_effect == pytest.approx(10 * large.plan.smallest_effect)
-    assert "A budget of 30 starts" in sentences(small)
 
 
 def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
@@ -55,7 +47,6 @@ def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
     assert json.loads(found.to_json())["plan"]["seeds"] == 3
     assert found.tasks == len(pilot.policies[0].tasks) > 1
     assert found.flags.startswith(f"--starts {-(-found.plan.half_width_starts // found.tasks)} ")
-    assert "the pilot pilot" in sentences(found)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +80,8 @@ def test_a_pilot_asks_for_the_further_starts_of_its_own_verdict(tmp_path: Path) 
     (found,) = plan(pilot=tmp_path / "pilot")
     assert found.further == {"takes": Forecast(40, 210, 500)}
     assert found.plan.sigma2 == 0.2
-    assert sentences(found).count(words.further(Forecast(40, 210, 500))) == 1
-    assert "ruling out" not in sentences(found)
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(layout(plans([found]), 200))
+    assert console.export_text().count(words.further(Forecast(40, 210, 500))) == 1
     for other in ({"worth": 5.0}, {"best_of": 2}):
         assert plan(pilot=tmp_path / "pilot", **other)[0].further == {}  # type: ignore[arg-type]

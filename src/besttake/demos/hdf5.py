@@ -196,29 +196,26 @@ class _Hdf5Reader:
             return str(json_attribute(data, "env_args").get("env_name", path.stem)), words
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
-        with self._group(key) as group:
+        with _opened_demo(self.files, key) as group:
             shift, states, actions = self._shift(group), self._states(group), numbers(group, "actions")
         return states if states is None else states[: len(states) - shift], actions[shift:]
 
     def frames(self, key: str) -> U8:
-        with self._group(key) as group:
+        with _opened_demo(self.files, key) as group:
             frames = self._upright(pictures(group, f"obs/{self.camera}", self.size))
             return frames[: len(frames) - self._shift(group)]
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        with self._group(key) as group:
+        with _opened_demo(self.files, key) as group:
             return self._upright(one_picture(group, f"obs/{camera}", step))
 
     def start_state(self, key: str) -> NDArray[np.float64] | None:
         """The simulator's state before the first action (LIBERO's and robomimic's ``states``); None without one."""
-        with self._group(key) as group:
+        with _opened_demo(self.files, key) as group:
             if item(group, "states") is None:
                 return None
             # states[j] comes before actions[j], and the library's first action is that of the shift.
             return np.asarray(dataset(group, "states")[self._shift(group)], np.float64)
-
-    def _group(self, key: str) -> AbstractContextManager[Any]:
-        return _opened_demo(self.files, key)
 
     def _upright(self, pictures: U8) -> U8:
         return np.ascontiguousarray(upright(pictures)) if self.rotate else pictures

@@ -169,8 +169,8 @@ class _ManiSkillReader:
             parts = [hdf5.numbers(group, f"obs/{path}")[: len(actions)] for path in self.state or ()]
         if any(len(part) != len(actions) for part in parts):
             raise Unreadable(f"has states of other lengths than its {len(actions)} actions")
-        if self.state == (_POSE, _JOINTS):
-            parts[1] = parts[1][:, -2:]  # with a pose, the joints that matter are the two fingers; they come last
+        if _POSE in (self.state or ()):  # then the joints that matter are the two fingers; they come last
+            parts = [p[:, -2:] if k == _JOINTS else p for k, p in zip(self.state or (), parts, strict=True)]
         return np.concatenate(parts, axis=1) if parts else None, actions
 
     def frames(self, key: str) -> U8:

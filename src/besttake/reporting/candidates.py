@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, zip_longest
+from itertools import zip_longest
 
 import numpy as np
 
@@ -122,14 +122,10 @@ def _judge(cell: Cell, place: int, arms: Mapping[str, Sequence[Row]], scores: Sc
 
 @dataclass(frozen=True)
 class Curve:
-    """How soon the takes of an arm succeed: which part had by some steps (``at``), each with its interval.
-
-    ``half``: the step by which half of all takes had succeeded; None where fewer than half did.
-    """
+    """How soon the takes of an arm succeed: which part had by some steps (``at``), each with its interval."""
 
     arm: str
     at: dict[int, Estimate]
-    half: int | None
 
 
 def success_curves(starts: Iterable[Candidate]) -> list[Curve]:
@@ -173,9 +169,4 @@ def _curve(arm: str, times: Sequence[Sequence[float]], last: int) -> Curve:
         return [sum(time <= step for time in own) / len(own) for own in times]
 
     grid = sorted({round(step) for step in np.linspace(0, last, _POINTS + 1)})
-    won = sorted((time, 1 / len(own)) for own in times for time in own if time < np.inf)
-    summed = accumulate(weight for _, weight in won)
-    half = next(
-        (int(step) for (step, _), part in zip(won, summed, strict=True) if part >= 0.5 * len(times) - 1e-9), None
-    )
-    return Curve(arm, {step: mean_interval(parts(step), unit_scale()) for step in grid}, half)
+    return Curve(arm, {step: mean_interval(parts(step), unit_scale()) for step in grid})

@@ -294,8 +294,7 @@ def _success_over_time(curve: Curve, i: int, frame: Frame) -> list[Element]:
             span = interval(estimate.low, estimate.high, scale=100)
             tip = f"{curve.arm}: {percent(estimate.value)} {span} of takes had succeeded by step {step}"
             shapes.append(Mark(*frame.at(step, estimate.value), 2.4, color, tip=tip))
-    half = f"half of all takes by step {curve.half}" if curve.half is not None else "fewer than half of all takes"
     y = frame.y.start + 46 + 16 * i
     shapes.append(Mark(frame.x.start + 4, y - 4, 3.5, color))
-    shapes.append(Label(frame.x.start + 14, y, f"{curve.arm}: {half}", color="muted", size=11.5))
+    shapes.append(Label(frame.x.start + 14, y, curve.arm, color="muted", size=11.5))
     return shapes

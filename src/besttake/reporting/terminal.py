@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 _STYLES = {"best": "bold", "better": "green", "worse": "red", "warn": "yellow", "none": "dim", "": ""}
 _GAP = 2
 _TONES = {"act": "better", "open": "warn", "rest": "none"}
-_MOST_COLUMNS = 9
 
 
 @dataclass(frozen=True)
@@ -369,11 +368,9 @@ def protocol(one: Protocol) -> list[Part]:
         row: [_paper_number(n, column, one) for n, column in zip(numbers, one.columns, strict=True)]
         for row, numbers in one.paper.items()
     }
-    head: Head = ["", *right(*one.columns)]
-    lines = [(row, *values) for row, values in rows.items()]
-    if len(one.columns) > _MOST_COLUMNS:  # turned on its side
-        head = ["", *right(*rows)]
-        lines = [(column, *(values[i] for values in rows.values())) for i, column in enumerate(one.columns)]
+    # On its side: some tables have more columns than a line has room for.
+    head: Head = ["", *right(*rows)]
+    lines = [(column, *(values[i] for values in rows.values())) for i, column in enumerate(one.columns)]
     own = {"actions executed of a chunk": one.chunk, "frames of the library": one.frames}
     settings = {"env": list(one.envs.values()), **one.plan, **own}
     settings = {name: value for name, value in settings.items() if value is not None}

@@ -147,12 +147,9 @@ def check_retrieval_of(
 
 
 def _groups(
-    samples: _Samples,
-    tasks: Sequence[TaskSpec],
-    tried: Sequence[Checked],
-    chosen: RetrievalConfig | None,
+    samples: _Samples, tasks: Sequence[TaskSpec], tried: Sequence[Checked], chosen: RetrievalConfig | None,
     asked: CheckSettings,
-) -> dict[str, Group]:
+) -> dict[str, Group]:  # fmt: skip
     """The prior of each task group, where there are several with enough demonstrations, and it is not fixed."""
     names = {task.name: task.group for task in tasks}
     if len({*names.values()}) < 2 or "prior" in asked.fixed:
@@ -228,13 +225,9 @@ class _Samples:
     """What a policy samples at the states of a check, each kind once. Arrays are (M, K, executed steps, action_dim)."""
 
     def __init__(
-        self,
-        policy: Policy,
-        library: Library,
-        tasks: Sequence[TaskSpec],
-        asked: CheckSettings,
+        self, policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings,
         on_states: Callable[[int], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._policy, self._library, self._draws, self._seed = policy, library, asked.draws, asked.seed
         each = max(1, asked.states // max(1, len(tasks)))
         self._tasks = [self._task(task, each) for task in tasks]

@@ -94,12 +94,9 @@ def _needs(
 
 
 def _hopeless(
-    course: Course,
-    seen: Sequence[CellData],
-    needed: Mapping[CellName, frozenset[str]],
-    rounds: Rounds,
+    course: Course, seen: Sequence[CellData], needed: Mapping[CellName, frozenset[str]], rounds: Rounds,
     given_up: Collection[CellName],
-) -> set[CellName]:
+) -> set[CellName]:  # fmt: skip
     """Cells that what is left of the budget, shared by the open ones, will hardly decide in any part that is open."""
     waiting = [cell for cell, arms in needed.items() if arms and cell not in given_up]
     places, hopeless = course.settings.places or {}, set()
