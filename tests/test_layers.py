@@ -179,7 +179,7 @@ def test_what_stands_below_the_verbs_does_not_call_them() -> None:
 
 
 def test_only_the_command_line_serves_the_live_page() -> None:
-    broken = [e for e in INSIDE if within(e.imported, "live") and not within(e.importer, "live", "cli")]
+    broken = [e for e in INSIDE if within(e.imported, "watch") and not within(e.importer, "watch", "cli")]
     forbid(broken, "the live page reads runs; nothing that makes or measures them knows it")
 
 
@@ -198,7 +198,7 @@ FAMILIES = ("policies", "envs", "encoders", "demos", "arms", "scorers")
 
 
 def test_the_families_know_nothing_of_what_uses_them() -> None:
-    users = ("verbs", "reporting", "cli", "recordings", "serving", "live")
+    users = ("verbs", "reporting", "cli", "recordings", "serving", "watch")
     broken = [e for e in INSIDE if within(e.importer, *FAMILIES) and within(e.imported, *users)]
     forbid(broken, "a family imports nothing that uses it")
 

@@ -23,17 +23,17 @@ def test_a_run_is_one_count_over_all_policies_with_the_time_for_all_of_it() -> N
     run = RunProgress({"a": 100, "b": 100}, clock)
     with run.during(Stage("check", "samples", 10, clock), plays=False):
         clock.now = 7.0
-        assert run.text() == "check 0/10 samples, 0/200 takes"
+        assert run.text() == "check 0/10 samples, 0 of at most 200 takes"
     with run.during(Stage("takes a", "takes", 100, clock), plays=True):
         clock.now = 57.0
         for i in range(50):
             run.saw("a", "base" if i % 2 else "cooled", i % 4 == 1)
         assert run.left() == pytest.approx(150), "one a second"
-        assert run.text() == "takes a, 50/200 takes, pass@1 so far 52 %, 2 min left"
+        assert run.text() == "takes a, 50 of at most 200 takes, pass@1 so far 52 %, 2 min left"
         run.planned["b"] = 25
         run.saw("b", "base", False)
-        assert run.text() == "takes a, 51/125 takes, pass@1 so far 0 %, 73 s left", "policies are not pooled"
-    assert run.text().startswith("51/125 takes")
+        assert run.text() == "takes a, 51 of at most 125 takes, pass@1 so far 0 %, 73 s left", "policies are not pooled"
+    assert run.text().startswith("51 of at most 125 takes")
 
 
 def test_the_first_steps_give_no_rate() -> None:

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 STATIONS = {
     "takes/pool.py WorkerPool.send", "testbed/env.py TestbedEnv.step", "testbed/policy.py TestbedPolicy.sample",
-    "takes/table.py Table.add", "core/verdict.py ask", "core/verdict.py recommend", "core/verdict.py optimism",
+    "takes/take_table.py TakeTable.add", "core/verdict.py ask", "core/verdict.py recommend", "core/verdict.py optimism",
     "reporting/words.py headline",
 }  # fmt: skip
 TRACER = """

@@ -151,7 +151,7 @@ def action_in(ranges: Ranges) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class Aspect:
     """One aspect as data, policy and env have it; ``differs`` where two that are known cannot both be right.
 
     An aspect that is not ``compared`` may differ without harm.
@@ -165,14 +165,14 @@ class Line:
     compared: bool = True
 
 
-def side_by_side(data: Convention | None, policy: Convention | None, env: Convention | None) -> tuple[Line, ...]:
+def side_by_side(data: Convention | None, policy: Convention | None, env: Convention | None) -> tuple[Aspect, ...]:
     """Every aspect of up to three sides. Sizes and rates differ without harm, so they are shown alone."""
     sides = [side or Convention() for side in (data, policy, env)]
     there = [side is not None for side in (data, policy, env)]
 
-    def line(what: str, values: Sequence[str], differs: bool = False, compared: bool = True) -> Line:
+    def line(what: str, values: Sequence[str], differs: bool = False, compared: bool = True) -> Aspect:
         data, policy, env = (value or "unknown" if known else "" for value, known in zip(values, there, strict=True))
-        return Line(what, data, policy, env, differs, compared)
+        return Aspect(what, data, policy, env, differs, compared)
 
     grippers = [side.gripper for side in sides if side.gripper is not None]
     apart = any(one.differs(two) for one in grippers for two in grippers)

@@ -143,10 +143,10 @@ class RunProgress:
         return "" if stage is None else stage.name if self._plays else stage.counted()
 
     def text(self) -> str:
-        """``takes testbed:half, 120/2880 takes, pass@1 so far 41 %, 2 min left``."""
+        """``takes testbed:half, 120 of at most 2880 takes, pass@1 so far 41 %, 2 min left``."""
         shown = self._plays and self.singles
         single = f"pass@1 so far {100 * sum(self.singles) / len(self.singles):.0f} %" if shown else ""
-        counted = f"{self.done}/{self.total} takes" if self.total else ""
+        counted = f"{self.done} of at most {self.total} takes" if self.total else ""
         return ", ".join(filter(None, (self.doing(), counted, single, duration(self.left()))))
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from besttake.arms import BASE, COOLED, RETRIEVE
-from besttake.core.offline import Check
+from besttake.core.offline import RetrievalCheck
 from besttake.core.probe import Probe
-from besttake.core.relation import Line, Splits
+from besttake.core.relation import FittedLine, Splits
 from besttake.core.stats import Agreement
 from besttake.core.stats import Estimate as Estimate
 from besttake.core.stats import Finding as Finding
@@ -360,7 +360,7 @@ class Relation(_Model):
     disjoint: Splits = Splits()
     within: dict[str, Estimate | None] = {}
     leave_one_out: dict[str, Estimate | None] = {}
-    fit: Line | None = None
+    fit: FittedLine | None = None
     capture_mean: float | None = None
     capture_sd: float | None = None
     reason: str = ""
@@ -406,7 +406,7 @@ class Result(_Model):
     policies: list[Cell]
     relation: Relation
     cost: Cost
-    checks: dict[str, Check] = {}
+    checks: dict[str, RetrievalCheck] = {}
     notes: list[str] = []
 
     def to_json(self) -> str:

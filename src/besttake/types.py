@@ -88,7 +88,7 @@ class TaskSpec:
 
 
 @dataclass(frozen=True)
-class World:
+class WorldSpec:
     """What arms know about the environment; the dimensions are those of `EnvSpec`."""
 
     name: str
@@ -142,9 +142,9 @@ class EnvSpec:
     convention: Convention = UNKNOWN
 
     @property
-    def world(self) -> World:
+    def world(self) -> WorldSpec:
         """What arms know about this environment."""
-        return World(self.name, self.score_camera, self.action_dim, self.state_dim, self.gripper_dim, self.eef_dims)
+        return WorldSpec(self.name, self.score_camera, self.action_dim, self.state_dim, self.gripper_dim, self.eef_dims)
 
     def task(self, name: str) -> TaskSpec:
         """Return the task called ``name``, or raise KeyError if there is none."""

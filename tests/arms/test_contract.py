@@ -20,7 +20,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ContractError, RunError
 from besttake.takes.draws import Draw
 from besttake.testing import check_arm
-from besttake.types import F32, Observation, PolicySpec, Warm, World
+from besttake.types import F32, Observation, PolicySpec, Warm, WorldSpec
 from besttake.verbs.diagnose.diagnosis import diagnose
 
 BUILT_IN = ("base", "cooled", "shuffled", "retrieve", "rerank")
@@ -133,7 +133,7 @@ def requests(arms: Sequence[str], starts: Sequence[int]) -> list[Request]:
 
 
 def test_wants_of_one_round_are_one_call_and_a_failing_take_fails_alone() -> None:
-    policy, world = Moody(), World("w", "eye", 1, 0)
+    policy, world = Moody(), WorldSpec("w", "eye", 1, 0)
     sampler = arm_sampler(policy, world, RetrievalConfig())
     sampler.sample(requests(["base", "cooled", "base"], [0, 2, 3]))
     assert policy.calls == [3]

@@ -19,9 +19,9 @@ from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.policies.base import Policy
 from besttake.takes.draws import Draw
-from besttake.types import Observation, Warm, World
+from besttake.types import Observation, Warm, WorldSpec
 
-WORLD = World("testbed:pick", "wrist", 4, 20, 3, (0, 1, 2))
+WORLD = WorldSpec("testbed:pick", "wrist", 4, 20, 3, (0, 1, 2))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from besttake.arms.base import Request
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.takes.draws import Draw
-from besttake.types import Observation, PolicySpec, World
+from besttake.types import Observation, PolicySpec, WorldSpec
 
 
 class Frugal:
@@ -26,7 +26,7 @@ class Frugal:
 
 
 def test_a_policy_that_uses_its_memory_again_does_not_change_what_takes_have():
-    sampler = arm_sampler(Frugal(), World("w", "", 3, 0), RetrievalConfig())
+    sampler = arm_sampler(Frugal(), WorldSpec("w", "", 3, 0), RetrievalConfig())
 
     def chunk(start):
         draw, seen = Draw(0, "task", start, 0), Observation({}, np.zeros(0, np.float32), "")

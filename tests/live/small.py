@@ -9,8 +9,8 @@ import numpy as np
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import _row_of
-from besttake.takes.table import Table
 from besttake.takes.take import Film, Take
+from besttake.takes.take_table import TakeTable
 
 STARTS, SEEDS = 30, 2
 MANIFEST = Manifest(
@@ -34,6 +34,6 @@ def add(run: Path, one: Take) -> None:
     data = one.to_bytes()
     (run / one.key.file).parent.mkdir(exist_ok=True)
     (run / one.key.file).write_bytes(data)
-    table = Table(run)
+    table = TakeTable(run)
     table.add([_row_of(one, data)])
     table.close()

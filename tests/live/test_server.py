@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from besttake import live as module
+from besttake import watch as module
 from besttake.errors import ComponentError
-from besttake.live import LiveServer, RunPage
 from besttake.result import Result
+from besttake.watch import LiveServer, RunPage
 
 PLAN = (
     "diagnose", "--policy", "testbed:half", "--env", "testbed:pick", "--starts", "100", "--arms", "base,cooled",

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from besttake.core.probe import Probe
-from besttake.core.relation import Line, Splits
+from besttake.core.relation import FittedLine, Splits
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.reporting.words import worded
@@ -208,7 +208,7 @@ def _relation(cells: list[Cell], shape: Shape) -> Relation:
         disjoint=Splits(mean=0.78, sd=0.11, splits=50),
         within=dict.fromkeys(shape.policies, Estimate(value=0.8, low=0.3, high=0.97, n=3)),
         leave_one_out=dict.fromkeys(shape.policies, Estimate(value=0.82, low=0.4, high=0.96, n=3)),
-        fit=Line(
+        fit=FittedLine(
             slope=float(slope),
             intercept=float(intercept),
             x=[float(v) for v in grid],

@@ -18,8 +18,8 @@ from besttake.errors import BestTakeError, RunError
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import Store
-from besttake.takes.table import Table, explained
 from besttake.takes.take import Film, Take
+from besttake.takes.take_table import TakeTable, explained
 from besttake.verbs.runs import summarise
 
 MANIFEST = Manifest(
@@ -130,7 +130,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
 
 def keep_copy(run: Path, text: str) -> None:
     """Put ``text`` in the place of the table's copy of run.json, as its author would."""
-    writer = Table(run)
+    writer = TakeTable(run)
     writer.keep_copy("run.json", text.encode())
     writer.close()
 

@@ -14,7 +14,7 @@ import pytest
 
 from besttake import registry
 from besttake.config import load_plan
-from besttake.core.offline import Check, Group
+from besttake.core.offline import GroupCheck, RetrievalCheck
 from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import Estimate
 from besttake.demos.build import Options
@@ -41,7 +41,7 @@ def library(cache: Path) -> Library:
 
 
 @pytest.fixture(scope="module")
-def check(library: Library) -> Check:
+def check(library: Library) -> RetrievalCheck:
     policy = registry.policy("testbed:half")
     return check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, CheckSettings(24))
 
@@ -53,7 +53,7 @@ def planned(library: Library, policy: Any = None, **more: Any) -> Any:
     return choose(policy, plan, open_envs(plan), library, base, Reporter(False))
 
 
-def test_noise_is_chosen_first_and_every_rule_and_prior_is_tried_at_that_noise(check: Check) -> None:
+def test_noise_is_chosen_first_and_every_rule_and_prior_is_tried_at_that_noise(check: RetrievalCheck) -> None:
     configs = [one.config for one in check.tried]
     assert tuple(check.cooled) == NOISES
     errors = {noise: error.value for noise, error in check.cooled.items()}
@@ -71,22 +71,22 @@ def test_noise_is_chosen_first_and_every_rule_and_prior_is_tried_at_that_noise(c
     assert worst.config.rule == "next", "what comes next is not what is done now"
 
 
-def test_a_demonstration_is_never_answered_by_itself(library: Library, check: Check) -> None:
+def test_a_demonstration_is_never_answered_by_itself(library: Library, check: RetrievalCheck) -> None:
     """With its own demonstration in the search, `frame` would return the very chunk, error 0."""
     frame = next(one for one in check.tried if one.config.rule == "frame")
     assert frame.chunk.value is not None
     assert frame.chunk.value > 0.2
 
 
-def test_the_same_check_gives_the_same_numbers_again(library: Library, check: Check) -> None:
+def test_the_same_check_gives_the_same_numbers_again(library: Library, check: RetrievalCheck) -> None:
     policy = registry.policy("testbed:half")
     assert check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, CheckSettings(24)) == check
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, check: Check) -> list[CheckSettings]:
+def answering(monkeypatch: pytest.MonkeyPatch, check: RetrievalCheck) -> list[CheckSettings]:
     asked: list[CheckSettings] = []
 
-    def answer(policy: Any, library: Any, tasks: Any, ask: CheckSettings, on_states: Any) -> Check:
+    def answer(policy: Any, library: Any, tasks: Any, ask: CheckSettings, on_states: Any) -> RetrievalCheck:
         asked.append(ask)
         return check
 
@@ -96,7 +96,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, check: Check) -> list[CheckSettin
 
 
 def test_the_check_chooses_noise_prior_and_rule_and_says_what_it_expects(
-    library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
+    library: Library, check: RetrievalCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = replace(check.tried[0], added=Estimate(-0.05, -0.07, -0.03))
     answering(monkeypatch, replace(check, chosen=good.config, noise=0.1, tried=(good,)))
@@ -106,7 +106,7 @@ def test_the_check_chooses_noise_prior_and_rule_and_says_what_it_expects(
 
 
 def test_where_no_prior_helps_the_arms_are_left_out_unless_named(
-    library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
+    library: Library, check: RetrievalCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, replace(check, chosen=None))
     made = planned(library)
@@ -137,11 +137,15 @@ def test_task_groups_have_priors_of_their_own_where_the_data_allow(cache: Path) 
     assert check_retrieval_of(policy, many, tasks, CheckSettings(48, 4, fixed={"prior": 0.2})).groups == {}
 
 
-def test_priors_by_group_become_priors_by_task(check: Check) -> None:
+def test_priors_by_group_become_priors_by_task(check: RetrievalCheck) -> None:
     tasks = registry.env("testbed").spec.tasks
     good = replace(check.tried[0], config=replace(check.tried[0].config, noise=0.1))
     added = Estimate(-0.05, -0.07, -0.03)
-    groups = {"pick": Group(60, 0.3, added), "push": Group(60, 0.0, Estimate(0.01)), "drawer": Group(60, 0.2, added)}
+    groups = {
+        "pick": GroupCheck(60, 0.3, added),
+        "push": GroupCheck(60, 0.0, Estimate(0.01)),
+        "drawer": GroupCheck(60, 0.2, added),
+    }
     made = replace(check, noise=0.1, tried=(good,), chosen=good.config, groups=groups)
     config = config_of(made, RetrievalConfig(), tasks)
     assert [config.prior_of(task.name) for task in tasks] == [0.3, 0.0, 0.2, 0.2]
@@ -155,7 +159,7 @@ def test_priors_by_group_become_priors_by_task(check: Check) -> None:
 
 
 def test_a_plan_that_names_rule_and_dials_gets_exactly_that(
-    library: Library, check: Check, monkeypatch: pytest.MonkeyPatch
+    library: Library, check: RetrievalCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = answering(monkeypatch, replace(check, chosen=None))
     made = planned(library, rule="next", noise=0.7, prior=0.3)
@@ -191,7 +195,9 @@ def test_a_policy_that_cannot_be_cooled_is_compared_at_its_own_noise_and_one_tha
     assert check_retrieval_of(policy, library, tasks, CheckSettings(8, 2)).reason
 
 
-def test_the_turn_that_begins_an_event_is_chosen_too_unless_the_plan_names_it(library: Library, check: Check) -> None:
+def test_the_turn_that_begins_an_event_is_chosen_too_unless_the_plan_names_it(
+    library: Library, check: RetrievalCheck
+) -> None:
     best = check.tried[0].config.rule
     tried = {one.config.angle for one in check.tried}
     assert best == "frame" or tried == {None, *ANGLES}

@@ -20,7 +20,7 @@ from besttake.reporting.terminal import comparison, layout
 from besttake.result import Result
 from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
-from besttake.takes.table import Table
+from besttake.takes.take_table import TakeTable
 from besttake.verbs.compare import compare
 
 
@@ -84,7 +84,7 @@ def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> No
 def test_of_a_run_that_grew_the_shared_takes_count_once(runs: list[Path], tmp_path: Path) -> None:
     """A run of nine starts, and a copy of it in which two of them were made anew."""
     shutil.copytree(runs[0], tmp_path / "grown")
-    with contextlib.closing(Table(tmp_path / "grown")) as table:
+    with contextlib.closing(TakeTable(tmp_path / "grown")) as table:
         rows = table.content.rows.values()
         table.add([replace(row, sha256="other") for row in rows if row.key.arm == "base" and row.key.start in (7, 8)])
     alone = compare(runs)

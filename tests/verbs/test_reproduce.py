@@ -15,7 +15,7 @@ from besttake import registry
 from besttake.cli.main import app
 from besttake.config import Plan, Retrieval
 from besttake.core import select
-from besttake.core.offline import Check, Checked
+from besttake.core.offline import Checked, RetrievalCheck
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.encoders.hog import Hog
@@ -134,7 +134,7 @@ def test_one_configuration_is_chosen_for_all_policies_together(monkeypatch, tmp_
         best = {"testbed:half": config.rerank == 10, "testbed:alt": config.lead == 2}[policy.spec.name]
         change = -0.10 if best else -0.08 if config.reliability else 0.0
         error = 1 + change + 0.01 * abs(config.prior - 0.5)
-        return Check(tried=(replace(_CHECKED, config=config, error=Estimate(error)),))
+        return RetrievalCheck(tried=(replace(_CHECKED, config=config, error=Estimate(error)),))
 
     monkeypatch.setattr(reproduce, "load_or_check", checked)
     table = reproduce.protocol("table1")
@@ -144,7 +144,7 @@ def test_one_configuration_is_chosen_for_all_policies_together(monkeypatch, tmp_
     config = reproduce.choose_once(plan, 24, as_reporter(False))
     assert config == RetrievalConfig(rule="next", noise=0.5, prior=0.5, reliability=1.0)
     assert set(asked) == {("testbed:half", 24), ("testbed:alt", 24)}
-    monkeypatch.setattr(reproduce, "load_or_check", lambda *_: Check(reason="it cannot be warm-started"))
+    monkeypatch.setattr(reproduce, "load_or_check", lambda *_: RetrievalCheck(reason="it cannot be warm-started"))
     with pytest.raises(PlanError, match="`choose`: testbed:half cannot be checked: it cannot be warm-started"):
         reproduce.choose_once(plan, 24, as_reporter(False))
 

@@ -16,7 +16,7 @@ import numpy as np
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig, Retriever
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Observation, PolicySpec, Warm, World
+from besttake.types import F32, U8, Observation, PolicySpec, Warm, WorldSpec
 
 if TYPE_CHECKING:
     from besttake.demos.library import Library, View
@@ -168,7 +168,7 @@ class Tools:
     """What arms may use: the policy's spec, the world it acts in, the plan's settings and the demonstrations."""
 
     policy: PolicySpec
-    world: World
+    world: WorldSpec
     config: RetrievalConfig
     library: Library | None = None
     candidates: int = 4

@@ -19,7 +19,7 @@ from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError
 from besttake.policies.base import Perception, Policy
-from besttake.types import F32, Array, EnvSpec, World
+from besttake.types import F32, Array, EnvSpec, WorldSpec
 
 Answer = Any  # an array, or the exception that came instead of it
 
@@ -61,7 +61,7 @@ class SmallActor:
 
 def arm_sampler(
     policy: Policy,
-    world: World,
+    world: WorldSpec,
     config: RetrievalConfig,
     library: Library | None = None,
     encoder: Encoder | None = None,

@@ -82,8 +82,8 @@ def runs_watch(
       besttake runs watch runs/half
       besttake runs watch runs/half --port 8123
     """
-    from besttake.live import LiveServer, RunPage
     from besttake.verbs.runs import Run
+    from besttake.watch import LiveServer, RunPage
 
     Run.open(directory)  # or else it is no run
     with LiveServer(RunPage(directory), port) as server:

@@ -77,7 +77,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupCheck:
     """What a check says of one task group: its ``prior``, 0 where none helps, and how far it lowers the error there.
 
     ``added`` is that of the prior, or where it is 0, that of the prior which would have been taken.
@@ -89,7 +89,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Check:
+class RetrievalCheck:
     """What a check says of a policy, or the ``reason`` why it could not be made.
 
     ``cooled``: error of one sample by noise. ``noise``: the one with the lowest error, at which all configurations were
@@ -105,7 +105,7 @@ class Check:
     noise: float | None = None
     tried: tuple[Checked, ...] = ()
     chosen: RetrievalConfig | None = None
-    groups: Mapping[str, Group] = field(default_factory=dict)
+    groups: Mapping[str, GroupCheck] = field(default_factory=dict)
     reason: str = ""
 
     @property
@@ -207,7 +207,7 @@ def choose(tried: Sequence[Checked]) -> RetrievalConfig | None:
     return simplest(helping).config if helping else None
 
 
-def of_group(tried: Sequence[Checked], chosen: RetrievalConfig | None, states: int) -> Group:
+def of_group(tried: Sequence[Checked], chosen: RetrievalConfig | None, states: int) -> GroupCheck:
     """The prior of one task group, by what was ``tried`` at its states: one configuration at several priors.
 
     A prior that helps in the group is taken. What was ``chosen`` over all groups holds where the group leaves it open,
@@ -216,9 +216,9 @@ def of_group(tried: Sequence[Checked], chosen: RetrievalConfig | None, states: i
     own = choose(tried)
     taken = next((one for one in tried if one.config == (own or chosen)), None)
     if taken is None:
-        return Group(states, 0.0, simplest(tried).added)
+        return GroupCheck(states, 0.0, simplest(tried).added)
     ruled_out = own is None and (taken.added.low is None or taken.added.low > -GAIN)
-    return Group(states, 0.0 if ruled_out else taken.config.prior, taken.added)
+    return GroupCheck(states, 0.0 if ruled_out else taken.config.prior, taken.added)
 
 
 def complexity(config: RetrievalConfig) -> tuple[int, int]:

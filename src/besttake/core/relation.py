@@ -68,7 +68,7 @@ class Across:
 
 
 @dataclass(frozen=True)
-class Line:
+class FittedLine:
     """Least-squares line of gain on headroom, and its 95 % bootstrap band at ``x`` for a figure."""
 
     slope: float
@@ -94,13 +94,13 @@ class HeadroomRelation:
 
     r: Estimate
     spearman: Estimate
-    line: Line | None
+    line: FittedLine | None
     disjoint: Splits
     within: dict[str, Estimate]
     leave_one_out: dict[str, Estimate]
 
 
-def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
+def fit_line(x: ArrayLike, y: ArrayLike) -> FittedLine | None:
     """Least-squares line over cells and its pointwise 95 % band; None for too few cells or equal headrooms."""
     a, b, _ = _pairs(x, y)
     if a.size < FEWEST or np.ptp(a) < 1e-12:
@@ -117,7 +117,7 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
     slopes = np.sum(dx * ys, axis=1)[kept] / spread[kept]
     lines = ys.mean(axis=1)[kept, None] + slopes[:, None] * (grid - xs.mean(axis=1)[kept, None])
     low, high = np.percentile(lines, [2.5, 97.5], axis=0)
-    return Line(float(slope), float(intercept), grid.tolist(), low.tolist(), high.tolist())
+    return FittedLine(float(slope), float(intercept), grid.tolist(), low.tolist(), high.tolist())
 
 
 def pearson(cells: Sequence[CellGains], *, draws: int = _DRAWS) -> Estimate:

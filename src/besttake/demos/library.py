@@ -34,7 +34,7 @@ from besttake.demos.storage import FILE, LibraryHead
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError
 from besttake.files import short_hash
-from besttake.types import F32, F64, I64, U8, EnvSpec, TaskSpec, World
+from besttake.types import F32, F64, I64, U8, EnvSpec, TaskSpec, WorldSpec
 
 _ENCODER = "encoder.safetensors"
 Matched = Literal["task", "instruction", "all"]
@@ -344,7 +344,7 @@ def _picked(table: F32, rows: I64) -> Table:
     return Rows(lambda which: table[rows[which]], (len(rows), *table.shape[1:]))
 
 
-def check_retrieval(library: Library, env: EnvSpec | World, config: RetrievalConfig | None = None) -> None:
+def check_retrieval(library: Library, env: EnvSpec | WorldSpec, config: RetrievalConfig | None = None) -> None:
     """Check that chunks can be retrieved for ``env``: camera, actions, states and events must match."""
     check_chunks(library, env)
     _check_size(library, env, "states", library.head.state_dim, env.state_dim)
@@ -352,7 +352,7 @@ def check_retrieval(library: Library, env: EnvSpec | World, config: RetrievalCon
         library.check_events()
 
 
-def check_gripper(library: Library, env: EnvSpec | World) -> None:
+def check_gripper(library: Library, env: EnvSpec | WorldSpec) -> None:
     """Check that the library's gripper commands match those of ``env``, if both declare them."""
     head = library.head
     opens = getattr(env, "gripper_open", None)
@@ -367,14 +367,14 @@ def check_gripper(library: Library, env: EnvSpec | World) -> None:
         )
 
 
-def check_chunks(library: Library, env: EnvSpec | World) -> None:
+def check_chunks(library: Library, env: EnvSpec | WorldSpec) -> None:
     """Check that demonstrated chunks can be compared with those of a policy in ``env``: camera and actions match."""
     check_camera(library, env)
     _check_size(library, env, "actions", library.head.action_dim, env.action_dim)
     check_gripper(library, env)
 
 
-def _check_size(library: Library, env: EnvSpec | World, what: str, here: int | None, there: int) -> None:
+def _check_size(library: Library, env: EnvSpec | WorldSpec, what: str, here: int | None, there: int) -> None:
     if here is None:
         raise LibraryError(
             f"{library.path} holds no {what}, only pictures; it can score takes but not be retrieved from"
@@ -385,7 +385,7 @@ def _check_size(library: Library, env: EnvSpec | World, what: str, here: int | N
         )
 
 
-def check_camera(library: Library, env: EnvSpec | World) -> None:
+def check_camera(library: Library, env: EnvSpec | WorldSpec) -> None:
     """Check that the library has wrist images if and only if ``env`` is scored by a wrist camera."""
     if is_wrist(library.head.camera) != is_wrist(env.score_camera):
         raise LibraryError(

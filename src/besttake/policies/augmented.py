@@ -24,7 +24,7 @@ from besttake.errors import ComponentError, PlanError
 from besttake.policies.base import Policy
 from besttake.takes.draws import Draw
 from besttake.takes.manifest import Manifest
-from besttake.types import F32, Observation, PolicySpec, Warm, World
+from besttake.types import F32, Observation, PolicySpec, Warm, WorldSpec
 
 
 @dataclass
@@ -112,7 +112,7 @@ def cooled(policy: Policy, noise: float) -> Augmented:
         raise ComponentError(f"{spec.name} cannot be cooled: its sampling noise is out of reach")
     if not 0 <= noise <= 1:
         raise ComponentError(f"noise must lie between 0 and 1, not {noise}")
-    world = World(spec.name, "", spec.action_dim, spec.state_dim or 0)
+    world = WorldSpec(spec.name, "", spec.action_dim, spec.state_dim or 0)
     arms = arm_sampler(policy, world, RetrievalConfig(noise=noise))
     return Augmented(arms, COOLED, f"cooled to noise x {noise:g}", f"cooled noise {noise}")
 
@@ -126,7 +126,7 @@ def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera
     spec = policy.spec
     if reason := unmet(spec, ("warm start",)):
         raise ComponentError(f"{spec.name}: nothing can be retrieved for it, {reason}")
-    world = World(
+    world = WorldSpec(
         spec.name, camera or library.head.camera, spec.action_dim, spec.state_dim or library.head.state_dim or 0,
         library.head.gripper_dim, library.head.eef_dims,
     )  # fmt: skip

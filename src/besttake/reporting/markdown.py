@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from besttake.core.offline import Check
+from besttake.core.offline import RetrievalCheck
 from besttake.files import write_text
 from besttake.reporting import tables, words
 from besttake.reporting.numbers import duration, estimate_plain
@@ -44,7 +44,7 @@ def render(result: Result) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _check(uri: str, check: Check) -> list[str]:
+def _check(uri: str, check: RetrievalCheck) -> list[str]:
     parts = [f"## Retrieval for {markdown(uri)}, at held-out demonstrations", markdown(words.check_sentence(check))]
     return parts if check.reason else [*parts, tables.check(check).markdown(), tables.CHECK_LEGEND]
 

@@ -12,7 +12,7 @@ from besttake.reporting.table import Column, Entry, Head, Table, in_percent, in_
 from besttake.reporting.words import headline, marks, needs_text, overview, retrieval_name
 
 if TYPE_CHECKING:
-    from besttake.core.offline import Check
+    from besttake.core.offline import RetrievalCheck
     from besttake.result import Cell, Estimate, Result
     from besttake.verbs.compare import Change
 
@@ -176,7 +176,7 @@ def _r(estimate: Estimate | None) -> Entry:
     return plain(estimate) if estimate is not None and estimate.value is not None else Entry("undefined", "none")
 
 
-def check(tried: Check) -> Table:
+def check(tried: RetrievalCheck) -> Table:
     """What was tried at held-out demonstrations: what needs none first, then each configuration of retrieval."""
 
     def row(label: str, *entries: object, chosen: bool = False) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from besttake.arms import BASE
-from besttake.core.offline import Check
+from besttake.core.offline import RetrievalCheck
 from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
 from besttake.reporting.numbers import (
@@ -36,7 +36,7 @@ from besttake.reporting.table import Column, Entry, Head, Table, right, worded
 from besttake.result import Cell, Estimate, Result
 
 if TYPE_CHECKING:
-    from besttake.conventions import Line
+    from besttake.conventions import Aspect
     from besttake.demos.library import Library
     from besttake.measure.rescore import ScorerComparison, ScorerRow
     from besttake.verbs.compare import CompareResult
@@ -182,7 +182,7 @@ def probe(result: ProbeResult) -> list[Part]:
     return [result.table, *checked(result.checks)]
 
 
-def checked(tried: Mapping[str, Check]) -> list[Part]:
+def checked(tried: Mapping[str, RetrievalCheck]) -> list[Part]:
     """What retrieval does for each policy at held-out demonstrations, what was chosen in bold."""
     parts: list[Part] = []
     for uri, check in tried.items():
@@ -245,7 +245,7 @@ def _pairing(pairing: Pairing) -> list[Part]:
     return [*parts, *notes([*unknown, *pairing.notes])]
 
 
-def _paired(pairing: Pairing, line: Line) -> list[Entry]:
+def _paired(pairing: Pairing, line: Aspect) -> list[Entry]:
     """What differs is marked, in words as well as in colour."""
     mark = "worse" if line.differs else ""
     what = f"{line.what} (DIFFERS)" if line.differs else line.what

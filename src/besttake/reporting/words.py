@@ -27,7 +27,7 @@ from besttake.reporting.numbers import (
 )
 
 if TYPE_CHECKING:
-    from besttake.core.offline import Check
+    from besttake.core.offline import RetrievalCheck
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
     from besttake.core.retrieve import RetrievalConfig
@@ -414,7 +414,7 @@ def retrieval_name(config: RetrievalConfig, *, prior: bool = True) -> str:
     return ", ".join([config.rule, *([f"prior {config.prior:g}"] if prior else []), *extra])
 
 
-def check_sentence(check: Check) -> str:
+def check_sentence(check: RetrievalCheck) -> str:
     """What the check says, in one line."""
     if check.reason:
         return f"retrieval could not be checked on held-out demonstrations: {check.reason}"

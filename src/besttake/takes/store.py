@@ -22,11 +22,11 @@ from filelock import FileLock, Timeout
 
 from besttake import files
 from besttake.errors import RunError
-from besttake.takes import table
+from besttake.takes import take_table as table
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest, check_same
-from besttake.takes.table import Content, Table, damaged, explained, is_damage
 from besttake.takes.take import Take
+from besttake.takes.take_table import Content, TakeTable, damaged, explained, is_damage
 
 
 class Store:
@@ -42,7 +42,7 @@ class Store:
         self.torn = content.torn
         self._rows = content.rows
         self._ordered: list[Row] | None = None
-        self._table: Table | None = None
+        self._table: TakeTable | None = None
         self._lock: FileLock | None = None
 
     @classmethod
@@ -228,7 +228,7 @@ class Store:
             return files.write_bytes(self.path / name, data, parents=True)
 
     @property
-    def _writer(self) -> Table:
+    def _writer(self) -> TakeTable:
         if self._table is None:
             raise RunError(f"{self.path} is open to read only")
         return self._table
@@ -339,15 +339,15 @@ def _read(directory: Path) -> Content | None:
             raise
 
 
-def _table_to_write(directory: Path) -> tuple[Table, list[str]]:
+def _table_to_write(directory: Path) -> tuple[TakeTable, list[str]]:
     """The table of takes, an empty one where it is damaged, and what was damaged."""
     try:
-        return Table(directory), []
+        return TakeTable(directory), []
     except sqlite3.Error as error:
         if (directory / table.NAME).is_file() and not is_damage(error):
             raise
     table.remove(directory)
-    return Table(directory), ["takes.sqlite was damaged and is made anew"]
+    return TakeTable(directory), ["takes.sqlite was damaged and is made anew"]
 
 
 def _is_whole(directory: Path) -> bool:

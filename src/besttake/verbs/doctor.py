@@ -22,7 +22,14 @@ from pathlib import Path
 
 from besttake import registry
 from besttake.arms.base import runnable
-from besttake.conventions import Line, check_compatible, check_library, env_convention, library_convention, side_by_side
+from besttake.conventions import (
+    Aspect,
+    check_compatible,
+    check_library,
+    env_convention,
+    library_convention,
+    side_by_side,
+)
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.base import last_word
 from besttake.demos.build import Options, build
@@ -96,8 +103,8 @@ class Pairing:
     demos: str
     policy: str
     env: str
-    lines: tuple[Line, ...]
-    conventions: tuple[Line, ...]
+    lines: tuple[Aspect, ...]
+    conventions: tuple[Aspect, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -106,7 +113,7 @@ class Pairing:
         """The parts that were named, as columns of a table."""
         return tuple(name for name in (self.demos, self.policy, self.env) if name)
 
-    def sides(self, line: Line) -> tuple[str, ...]:
+    def sides(self, line: Aspect) -> tuple[str, ...]:
         """Return the cells of a line for the parts that were named."""
         sides = zip((self.demos, self.policy, self.env), (line.data, line.policy, line.env), strict=True)
         return tuple(side for name, side in sides if name)
@@ -259,7 +266,7 @@ def _pair(
     left, middle = _library_side(library, policy) if library else {}, _policy_side(policy, env) if policy else {}
     right = _env_side(env) if env else {}
     whats = {**middle, **right, **left}
-    lines = tuple(Line(what, left.get(what, ""), middle.get(what, ""), right.get(what, "")) for what in whats)
+    lines = tuple(Aspect(what, left.get(what, ""), middle.get(what, ""), right.get(what, "")) for what in whats)
     notes = [*(policy.notes if policy else ()), *(env.notes if env else ())]
     notes += [*(library.head.notes if library else ()), *_missing(library, env)]
     # The small library is gone when this is read: problems are those of what the user named.
@@ -374,6 +381,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_TASKS]) + (f" and {more} more" if more > 0 else "")
 
 
-def _sides(line: Line) -> str:
+def _sides(line: Aspect) -> str:
     sides = (("demos", line.data), ("policy", line.policy), ("env", line.env))
     return "; ".join(f"{name}: {side}" for name, side in sides if side)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from besttake.config import Plan, as_plan
 from besttake.conventions import check_compatible
-from besttake.core.offline import Check
+from besttake.core.offline import RetrievalCheck
 from besttake.errors import LibraryError, PlanError
 from besttake.measure.cell import probed_cells
 from besttake.measure.cells import Settings
@@ -31,7 +31,7 @@ class ProbeResult(list[Cell], Tabular):
     (`besttake.core.offline`).
     """
 
-    def __init__(self, cells: Iterable[Cell] = (), checks: Mapping[str, Check] | None = None) -> None:
+    def __init__(self, cells: Iterable[Cell] = (), checks: Mapping[str, RetrievalCheck] | None = None) -> None:
         super().__init__(cells)
         self.checks = dict(checks or {})
 

@@ -17,7 +17,7 @@ from besttake.arms.base import unmet
 from besttake.config import Plan
 from besttake.core import offline
 from besttake.core.events import onset_frame, phases
-from besttake.core.offline import Check, Checked, Comparison, Group, States
+from besttake.core.offline import Checked, Comparison, GroupCheck, RetrievalCheck, States
 from besttake.core.probe import PolicyProbe, TaskProbe, leave_one_out, spread_over
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, View, events_of
@@ -122,11 +122,11 @@ class CheckSettings:
 def check_retrieval_of(
     policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings | None = None,
     on_states: Callable[[int], None] = lambda _: None,
-) -> Check:  # fmt: skip
+) -> RetrievalCheck:  # fmt: skip
     """Choose the noise of ``policy`` at states of ``library``, and at that noise a retrieval configuration or none."""
     asked = asked or CheckSettings()
     if reason := _unchecked(policy.spec, library, tasks, asked):
-        return Check(reason=reason)
+        return RetrievalCheck(reason=reason)
     samples = _Samples(policy, library, tasks, asked, on_states)
     compare = Comparison(samples.states, asked.seed)
     noises = ((asked.fixed["noise"],) if "noise" in asked.fixed else NOISES) if policy.spec.cools else (1.0,)
@@ -140,7 +140,7 @@ def check_retrieval_of(
                 control = samples.cooled(config.noise)
                 tried.append(offline.judge(compare, config, sampled, retrieved, control, samples.base))
     chosen = offline.choose(tried)
-    return Check(
+    return RetrievalCheck(
         len(samples.states.demo), asked.draws, compare.error(samples.base), compare.mean_action(), cooled, noise,
         tuple(tried), chosen, _groups(samples, tasks, tried, chosen, asked) if tried else {},
     )  # fmt: skip
@@ -149,7 +149,7 @@ def check_retrieval_of(
 def _groups(
     samples: _Samples, tasks: Sequence[TaskSpec], tried: Sequence[Checked], chosen: RetrievalConfig | None,
     asked: CheckSettings,
-) -> dict[str, Group]:  # fmt: skip
+) -> dict[str, GroupCheck]:  # fmt: skip
     """The prior of each task group, where there are several with enough demonstrations, and it is not fixed."""
     names = {task.name: task.group for task in tasks}
     if len({*names.values()}) < 2 or "prior" in asked.fixed:

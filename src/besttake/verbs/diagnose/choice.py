@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from besttake.arms.base import runnable, specs_of
 from besttake.config import Plan
-from besttake.core.offline import Check, lowest, simplest
+from besttake.core.offline import RetrievalCheck, lowest, simplest
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
 from besttake.files import cache_dir, read_sealed_json, sealed_json, short_hash, write_bytes
@@ -30,7 +30,7 @@ from besttake.verbs.diagnose.check import CheckSettings, check_retrieval_of
 
 FOLDER = "checks"
 _VERSION = 4
-_ADAPTER: TypeAdapter[Check] = TypeAdapter(Check)
+_ADAPTER: TypeAdapter[RetrievalCheck] = TypeAdapter(RetrievalCheck)
 _log = logging.getLogger(__name__)
 
 
@@ -39,7 +39,7 @@ class Choice:
     """The configuration of a policy's takes, the check behind it, and the arms that are not worth a take."""
 
     config: RetrievalConfig
-    check: Check | None = None
+    check: RetrievalCheck | None = None
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -76,7 +76,9 @@ def choose(
     return Choice(config, check, notes=(note,))
 
 
-def check_for(policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library, reporter: Reporter) -> Check:
+def check_for(
+    policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library, reporter: Reporter
+) -> RetrievalCheck:
     """The check of what ``plan`` leaves open, or of the one configuration that it names."""
     given = plan.retrieval.given()
     fixed = RetrievalConfig.from_dict(given).to_dict() if _settled(plan) else dict(given)
@@ -95,7 +97,7 @@ def _settled(plan: Plan) -> bool:
 
 def load_or_check(
     policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings, reporter: Reporter
-) -> Check:
+) -> RetrievalCheck:
     """The check of ``policy``, read from the cache where it was made before, else made and kept there."""
     place = _place(library) / f"{_key(policy.spec, library, tasks, asked)}.json"
     known = _read(place)
@@ -109,7 +111,7 @@ def load_or_check(
     return check
 
 
-def config_of(check: Check, base: RetrievalConfig, tasks: Sequence[TaskSpec]) -> RetrievalConfig:
+def config_of(check: RetrievalCheck, base: RetrievalConfig, tasks: Sequence[TaskSpec]) -> RetrievalConfig:
     """What to run by a check; where nothing helps and the arm is asked for all the same, the lowest error."""
     if not check.tried:
         return base if check.noise is None else replace(base, noise=check.noise)
@@ -135,7 +137,7 @@ def _key(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: C
     return short_hash(f"{_VERSION} {library.fingerprint} {spec.name} {spec.fingerprint} {how}")
 
 
-def _read(place: Path) -> Check | None:
+def _read(place: Path) -> RetrievalCheck | None:
     """A kept check; None where there is none that can be read or it is of an older kind, which is then made again."""
     try:
         values = read_sealed_json(place)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from besttake.arms.base import runnable, specs_of
 from besttake.conventions import check_compatible
-from besttake.core.offline import Check
+from besttake.core.offline import RetrievalCheck
 from besttake.core.probe import PolicyProbe
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import CachedEncoder
@@ -58,7 +58,7 @@ class Session:
     progress: RunProgress = field(default_factory=lambda: RunProgress({}))
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    checks: dict[str, Check] = field(default_factory=dict)
+    checks: dict[str, RetrievalCheck] = field(default_factory=dict)
     encoded: int = 0
     made: int = 0
     rounds: dict[str, list[PartialCell]] = field(default_factory=dict)

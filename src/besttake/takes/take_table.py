@@ -57,7 +57,7 @@ class Content:
     manifest: bytes | None = None
 
 
-class Table:
+class TakeTable:
     """The table, opened by the one process that writes it; ``content`` is what it held then.
 
     sqlite3.DatabaseError when it is damaged.

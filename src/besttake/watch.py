@@ -28,7 +28,8 @@ from besttake.reporting.live import State, live_page
 from besttake.reporting.page import Page, Section, prose
 from besttake.reporting.takes import PageLimits, PageTakes, page_takes
 from besttake.result import Result
-from besttake.takes import heartbeat, table
+from besttake.takes import heartbeat
+from besttake.takes import take_table as table
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.scores import Scores, run_digest

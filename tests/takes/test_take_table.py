@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from besttake.takes import table
+from besttake.takes import take_table as table
 from besttake.takes.key import Row, TakeKey
 
 ROW = Row(TakeKey("p", "e", "t", 0, "base", 0), "error", None, None, 0, 0, None, 0, None, "boom", 0.0)
@@ -35,14 +35,14 @@ def test_a_view_without_end_in_the_place_of_the_table_is_refused(tmp_path: Path)
     ],
 )
 def test_what_would_act_when_a_take_is_added_is_refused_and_mended(tmp_path: Path, kind: str, made: str) -> None:
-    with closing(table.Table(tmp_path)) as own:
+    with closing(table.TakeTable(tmp_path)) as own:
         own._db.execute(made)
     with pytest.raises(sqlite3.DatabaseError, match=f"it has a {kind}, which no run has"):
         table.snapshot(tmp_path)
     with pytest.raises(sqlite3.DatabaseError, match=f"it has a {kind}, which no run has"):
-        table.Table(tmp_path)
+        table.TakeTable(tmp_path)
     table.remove(tmp_path)
-    with closing(table.Table(tmp_path)) as own:
+    with closing(table.TakeTable(tmp_path)) as own:
         own.add([ROW])
         assert table.snapshot(tmp_path).rows == {ROW.key: ROW}
 
@@ -61,7 +61,7 @@ def test_a_row_of_types_that_no_take_has_is_torn_though_its_checksum_is_right(
     values = dict(zip(table._FIELDS, table._sealed(ROW)[:-1], strict=True))
     values[name] = value
     line = [*values.values()]
-    with closing(table.Table(tmp_path)) as own:
+    with closing(table.TakeTable(tmp_path)) as own:
         marks = ", ".join("?" * (len(line) + 1))
         own._db.execute(f"insert into takes ({table._COLUMNS}) values ({marks})", [*line, table._checksum(line)])
         own._db.commit()
@@ -77,7 +77,7 @@ def test_a_pipe_in_the_place_of_the_table_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_a_table_is_closed_only_when_nobody_writes_into_it(tmp_path: Path) -> None:
-    own, begun, go_on, closed = table.Table(tmp_path), threading.Event(), threading.Event(), threading.Event()
+    own, begun, go_on, closed = table.TakeTable(tmp_path), threading.Event(), threading.Event(), threading.Event()
 
     def rows() -> Iterator[Row]:
         begun.set()
