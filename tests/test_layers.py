@@ -147,7 +147,7 @@ def test_core_imports_no_sibling_and_only_numpy_and_scipy() -> None:
     forbid([each for each in mine if each.library not in libraries], "core uses numpy and scipy only")
 
 
-ENGINE = ("takes.pool", "takes.worker", "takes.runner", "takes.ray", "registry")
+ENGINE = ("takes.pool", "takes.worker", "takes.engine", "takes.ray", "registry")
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if within(name, "core", "measure")])
@@ -173,7 +173,7 @@ def test_only_the_command_line_imports_the_command_line() -> None:
 
 
 def test_what_stands_below_the_verbs_does_not_call_them() -> None:
-    above = ("verbs", "cli", "api", "__init__")
+    above = ("verbs", "cli", "__init__")
     broken = [e for e in INSIDE if within(e.imported, "verbs") and not within(e.importer, *above)]
     forbid([e for e in broken if e.importer != "besttake"], "only cli and the public API call verbs")
 

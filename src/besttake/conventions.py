@@ -105,7 +105,7 @@ GOOGLE_ROBOT = Convention(OPENNESS, POSE_STATE, METRIC, UPRIGHT, "640 x 512", 3)
 
 
 def gripper_in(ranges: Ranges, dim: int | None) -> Gripper | None:
-    """The gripper that numbers with these ``ranges`` command; None where that cannot be told."""
+    """The gripper convention of action ``dim``, judged by the ranges of the actions; None if it cannot be told."""
     if dim is None or not -len(ranges) <= dim < len(ranges):
         return None
     low, high = ranges[dim]

@@ -10,6 +10,7 @@ from besttake import result as r
 from besttake.measure import cell as measure
 from besttake.measure.cells import ArmTakes, CellData, Settings
 from besttake.measure.looks import Past, cell_name, load_history
+from besttake.reporting.words import price
 from besttake.takes.scores import SCORERS, ScoreName
 
 WINDOWS = ("full", "common", "episode")
@@ -52,6 +53,20 @@ def test_an_arm_has_the_mean_and_sd_over_seeds_of_its_success_and_of_its_gain() 
             assert (own.gain_seed_mean, own.gain_seed_sd) == pytest.approx((np.mean(gains), np.std(gains, ddof=1)))
             assert own.gain_seed_mean == pytest.approx(own.gain.value)
     assert found.arms["base"].gain_seed_sd is None
+
+
+def test_a_control_is_no_option_and_an_arm_of_ones_own_costs_no_library() -> None:
+    data = cell_data()
+    arms = {
+        "base": data.arms["base"],
+        "shuffled?alpha=0.3": data.arms["shuffled"],
+        "python:m:mean": data.arms["cooled"],
+    }
+    arms["retrieve"] = data.arms["retrieve"]
+    verdict = measure.cell(dataclasses.replace(data, arms=arms), plan()).verdict
+    assert verdict is not None
+    assert [option.arm for option in verdict.options if option.takes == 1] == ["base", "python:m:mean", "retrieve"]
+    assert [price(option) for option in verdict.options][:3] == ["1 take", "1 take", "1 take, a library to search"]
 
 
 def kept_of(outcomes: np.ndarray, scores: np.ndarray, n: int) -> np.ndarray:

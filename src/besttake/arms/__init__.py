@@ -15,3 +15,5 @@ All arms of a take use the same eps. ``retrieve?alpha=0.3`` is the paper's Eq. 6
 
 BASE, COOLED, SHUFFLED, RETRIEVE, RERANK = "base", "cooled", "shuffled", "retrieve", "rerank"
 """Names of the arms of this package; other packages use these instead of text."""
+SEARCHING = (SHUFFLED, RETRIEVE, RERANK)
+"""Those that look into the library at each replan, which costs more than sampling alone."""

@@ -154,7 +154,7 @@ def plan(
         "starts": "Starts per task: a count, or a range FIRST:END (default: as in the paper).",
         "seeds": "Takes per start (default: as in the paper).",
         "arms": "Ways of running the policy (default: those of the paper).",
-        "check_states": "Number of demonstrated states on which --choose chooses (default: 160).",
+        "check_states": "Number of demonstrated states on which --choose chooses (default: 240).",
         "encoder": "Encoder that embeds frames (default: as in the paper).",
         "stride": "Score one frame every N steps (default: as in the paper).",
         "probe_states": "States for the demonstration-fit error (default: as in the paper).",

@@ -56,7 +56,7 @@ class Looks:
 
     @property
     def count(self) -> int:
-        """How many times, this one included."""
+        """The number of looks at the data, including this one."""
         return len(self.earlier) + 1
 
     def left(self, alpha: float = 0.05) -> float:

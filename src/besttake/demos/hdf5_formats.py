@@ -17,8 +17,8 @@ by ``+``).
 ``gripper_position`` of the robot, the action (7) the commanded ``cartesian_velocity`` and ``gripper_position``; 0 is
 open and 1 closed. The task is ``current_task``. Folders without metadata are unfinished recordings.
 
-Episodes that failed are left out, and counted in the notes. All have the options ``camera``, ``fps``, ``size`` (longest
-side of a frame, 320) and ``map`` (``wrist:hand_camera``).
+Episodes of ManiSkill and DROID that failed are left out, and counted in the notes. All have the options ``camera``,
+``fps``, ``size`` (longest side of a frame, 320) and ``map`` (``wrist:hand_camera``).
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def _pictures(folder: Path) -> list[Path]:
 
 def _table(recording: Path) -> Path:
     """Where the states and actions of a recording would be."""
-    return recording.with_name(recording.stem + ".csv") if recording.is_file() else recording.with_suffix(".csv")
+    return recording.with_name(f"{recording.stem if recording.is_file() else recording.name}.csv")
 
 
 def _numbers(path: Path) -> tuple[F32 | None, F32 | None]:

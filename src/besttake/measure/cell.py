@@ -311,7 +311,7 @@ def relation_cell(policy: str, group: str, takes: ScoredTakes, n: int) -> relati
 
 
 def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
-    """`core.relation` as the result keeps it."""
+    """The relation of gain to headroom over ``cells``, as a part of the result."""
     related = relation.relate(cells)
     captures = relation.captures(cells)
     return r.Relation(

@@ -77,7 +77,7 @@ def chosen_from(cell: Cell) -> int:
 
 @dataclass(frozen=True)
 class ScorerRow:
-    """One scorer, on the window that the verdict reads.
+    """How well one scorer picks, on the window that the verdict reads.
 
     ``success`` is that of the picked take, ``capture`` is gain over headroom; the table above explains the others.
     ``own``: the run's verdict picks by it. ``leak``: it depends on the length of a take, which gives the outcome away

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from besttake import result as r
-from besttake.arms import BASE, COOLED, RETRIEVE, SHUFFLED
+from besttake.arms import BASE, COOLED, RETRIEVE, SEARCHING, SHUFFLED
 from besttake.core import select, stats, verdict
 from besttake.core.headroom import start_headroom, start_pass_at_k, tally
 from besttake.core.planning import BOTH, Futures, forecast, futures
@@ -44,8 +44,6 @@ MOST = 500
 """No forecast looks further ahead than this many starts: the test is laid out for them."""
 _ALPHA = 0.05
 _CONTROLS = (SHUFFLED,)
-_DEARNESS = {BASE: 0, COOLED: 1}
-"""Arms that need no library to search; all others cost more with as many takes."""
 _ZERO = Estimate(0.0, 0.0, 0.0)
 _UNMEASURED = Estimate(reason="not measured")
 Kind = Literal["headroom", "choice", "difference", "pick"]
@@ -264,7 +262,7 @@ def _rows(data: CellData, n: int, findings: Mapping[str, Finding]) -> list[_Row]
     rows = []
     for name, arm in data.arms.items():
         scores = arm.score(data.score_name)
-        if name in _CONTROLS or not arm.takes:
+        if name.partition("?")[0] in _CONTROLS or not arm.takes:
             continue
         rows.append(_Row(name, name, 1, start_pass_at_k(arm.outcomes, 1), "" if name == BASE else name))
         picked = "gain" if name == BASE else f"{name}_selected"
@@ -274,7 +272,12 @@ def _rows(data: CellData, n: int, findings: Mapping[str, Finding]) -> list[_Row]
             kept = select.select(arm.outcomes, scores, n).successes
             rows.append(_Row(f"{name}, best of {n}", name, n, kept, picked))
     known = [row for row in rows if not row.asked or findings[row.asked].estimate.value is not None]
-    return sorted(known, key=lambda row: (row.takes, _DEARNESS.get(row.arm.partition("?")[0], 2)))
+    return sorted(known, key=lambda row: (row.takes, _effort(row.arm)))
+
+
+def _effort(arm: str) -> int:
+    """What an arm costs beside its takes: nothing, other settings, or a library to search."""
+    return 2 if arm.partition("?")[0] in SEARCHING else int(arm != BASE)
 
 
 def _success(row: _Row) -> Estimate:

@@ -293,7 +293,7 @@ def library(shown: Library) -> list[Part]:
 
 
 def built(directory: object, summary: Mapping[str, Any]) -> list[Part]:
-    """How much a new library holds, what it was taken for, and what was left out."""
+    """Lines about a library that was just built: what it holds, remarks, and the demonstrations that were left out."""
     held = f"{summary['demos']} demonstrations, {summary['frames']} frames, {summary['events']} events"
     left_out = [Sentence(f"left out {bad['id']}: {bad['reason']}", "warn") for bad in summary["left_out"]]
     return [Sentence(f"{directory}: {held}"), *notes(summary["notes"]), *left_out]

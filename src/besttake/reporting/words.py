@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from besttake.arms import BASE, COOLED, RETRIEVE
+from besttake.arms import BASE, COOLED, RETRIEVE, SEARCHING
 from besttake.core.offline import GAIN, simplest
 from besttake.core.planning import seeds_worth
 from besttake.core.stats import Estimate
@@ -89,7 +89,7 @@ def action(option: Option) -> str:
 
 def price(option: Option) -> str:
     """What an option costs; retrieval also searches the library whenever it replans."""
-    library = "" if option.arm.partition("?")[0] in (BASE, COOLED) else ", a library to search"
+    library = ", a library to search" if option.arm.partition("?")[0] in SEARCHING else ""
     return f"{count(option.takes, 'take')}{library}"
 
 

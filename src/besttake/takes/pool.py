@@ -118,7 +118,7 @@ class WorkerPool:
                 self._waker.send_bytes(b"!")
 
     def _overdue(self, heard: Sequence[int]) -> list[int]:
-        """Look at the clock: the workers that have been silent for too long; not those just ``heard``."""
+        """The workers that have been silent for too long, without those just ``heard``."""
         now = time.monotonic()
         passed, self._looked = min(now - self._looked, _LOOK), now
         late = []

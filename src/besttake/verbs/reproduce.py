@@ -158,7 +158,7 @@ def reproduce(
         envs: Other URIs for environments of the table, by their names in it. Only these are then run.
         changes: Keys of the plan that differ from the protocol, as ``{"starts": 10}``. The result lists them.
         choose: Choose the variant of retrieval and its strength once, on held-out demonstrations, for all policies
-            together. ``changes["check_states"]`` says on how many states (default: 160).
+            together. ``changes["check_states"]`` says on how many states (default: 240).
         progress: True shows a progress bar.
         command: The command line to record in the result, if there was one.
 

@@ -143,7 +143,7 @@ def _kept_in(folder: Path | None) -> Iterator[bool]:
 
 
 def _own_folder() -> Path | None:
-    """Where compiled code is kept, by all that it is made of; None where somebody else could put theirs."""
+    """The cache directory of compiled code, named by a hash of sources and versions; None if others may write there."""
     sources = [Path(file).read_bytes() for file in (__file__, controller.__file__)]
     made_of = versions("numba", "llvmlite", "numpy", "scipy", "robosuite", "mujoco")
     folder = cache_dir() / "compiled" / short_hash(made_of, *sources)

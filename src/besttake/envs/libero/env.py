@@ -66,7 +66,7 @@ class LiberoView:
 
     @property
     def evaluation(self) -> Evaluation:
-        """How the harness of this convention runs LIBERO."""
+        """Settings with which the harness of this convention evaluates LIBERO."""
         return EVALUATIONS[self.convention]
 
 

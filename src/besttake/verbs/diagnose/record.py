@@ -197,7 +197,7 @@ def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tup
 def _course(
     blocks: list[Block], spec: PolicySpec, setup: Setup, settings: Settings, playing: _Play, scoring: _Scoring
 ) -> Course:
-    """What a policy is run on until it is decided."""
+    """The rounds of takes and scores of one policy in a run until decided."""
     policy, session, store = blocks[0].policy, scoring.session, scoring.store
     groups = {(uri, task.name): task.group for uri, env in setup.envs.items() for task in env.tasks}
     order = sorted(settings.places or {}, key=(settings.places or {}).__getitem__)

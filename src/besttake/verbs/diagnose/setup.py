@@ -1,8 +1,8 @@
 """What a plan names, made ready: environments, policies, library, encoder and retrieval settings.
 
-Everything that can be wrong with a plan is found here, before the first take. The user's own policy and env are also
-rehearsed (`rehearse`): takes can be repeated only if the env resets exactly and the policy takes its noise from the
-draw, and neither shows in a result.
+What is wrong with a plan is found before the first take, most of it here. The user's own policy and env are also
+rehearsed (`rehearse`, called by `record`): takes can be repeated only if the env resets exactly and the policy takes
+its noise from the draw, and neither shows in a result.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def scorer_notes(scorer: ScorerSpec) -> list[str]:
 
 
 def length_note(scorer: str) -> str:
-    """What to say of a scorer that depends on what follows a window."""
+    """The remark on a scorer whose score depends on frames after its window."""
     return f"the scorer {scorer} reads a take's length, which can give the outcome away"
 
 
