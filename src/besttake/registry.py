@@ -91,17 +91,15 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "consensus": "besttake.scorers.frames:Consensus",
         "self": "besttake.scorers.own:make",
         "last": "besttake.scorers.frames:make_last",
-        "progress": "besttake.scorers.frames:Progress",
-        "dtw": "besttake.scorers.frames:Warping",
         "actions": "besttake.scorers.motion:make_actions",
         "smoothness": "besttake.scorers.motion:Smoothness",
         "state": "besttake.scorers.motion:FinalState",
         "classifier": "besttake.scorers.classifier:make",
-        "judge": "besttake.scorers.judge:make",
-        "lerobot-reward": "besttake.scorers.lerobot_reward:make",
     },
 }
 
+_PLUGINS = {"libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers"}
+"""Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
 _ONE_OF = {
     "policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations", "arms": "arm",
     "scorers": "scorer",
@@ -369,6 +367,8 @@ def check_scheme(group: str, text: str) -> None:
     if scheme not in (*known, "python"):
         near = get_close_matches(scheme, known, n=1)
         hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}; your own: python:MODULE:NAME"
+        if scheme in _PLUGINS:
+            hint = f"install besttake-{_PLUGINS[scheme]}, from contrib/{_PLUGINS[scheme]} in BestTake's repository"
         raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
 
 
