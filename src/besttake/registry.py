@@ -63,8 +63,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dinov2": "besttake.encoders.pretrained:make_dinov2",
         "siglip": "besttake.encoders.pretrained:make_siglip",
         "hf": "besttake.encoders.pretrained:make_hf",
-        "timm": "besttake.encoders.pretrained:make_timm",
-        "efficientnet-lite0": "besttake.encoders.pretrained:make_efficientnet",
     },
     "demos": {
         "testbed": "besttake.testbed.demos:make",
