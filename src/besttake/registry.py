@@ -43,7 +43,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "policies": {
         "testbed": "besttake.testbed.policy:make",
         "lerobot": "besttake.policies.lerobot:make",
-        "openvla": "besttake.policies.openvla:make",
         "openpi": "besttake.policies.remote:make_openpi",
         "vla-eval": "besttake.policies.remote:make_vla_eval",
         "flow": "besttake.policies.flow:make",
@@ -96,7 +95,10 @@ _BUILTIN: dict[str, dict[str, str]] = {
     },
 }
 
-_PLUGINS = {"libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers"}
+_PLUGINS = {
+    "libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers",
+    "openvla": "openvla",
+}  # fmt: skip
 """Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
 _ONE_OF = {
     "policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations", "arms": "arm",
