@@ -24,7 +24,6 @@ from besttake.reporting.numbers import (
     bounds,
     count,
     estimate_percent,
-    estimate_plain,
     estimate_points,
     interval,
     number,
@@ -36,11 +35,10 @@ from besttake.reporting.table import Column, Entry, Head, Table, right, worded
 from besttake.result import Cell, Estimate, Result
 
 if TYPE_CHECKING:
-    from besttake.conventions import Aspect
     from besttake.demos.library import Library
-    from besttake.measure.rescore import ScorerComparison, ScorerRow
+    from besttake.measure.rescore import ScorerComparison
     from besttake.verbs.compare import CompareResult
-    from besttake.verbs.doctor import DoctorResult, Pairing
+    from besttake.verbs.doctor import DoctorResult
     from besttake.verbs.ingest import IngestResult
     from besttake.verbs.plan import PlanResult
     from besttake.verbs.probe import ProbeResult
@@ -208,48 +206,19 @@ def comparison(result: CompareResult) -> list[Part]:
 
 
 def doctor(result: DoctorResult) -> list[Part]:
-    """Checks as a table; below it, whether the named demonstrations, policy and env fit."""
-    rows: list[Sequence[Any]] = []
-    group = ""
-    # Who asks about parts has no use for a list of what works.
-    for check in (check for check in result.checks if result.pairing is None or not check.works):
-        if check.group != group:
-            group = check.group
-            rows.append(("", Entry(group, "best"), "", ""))
-        mark = Entry("ok", "better") if check.works else Entry("no", "warn")
-        rows.append((mark, check.name, check.detail if check.works else check.mend or check.detail, check.detail))
-    head = ("", "what", "found, or how to get it", Column("detail", extra=True))
-    parts: list[Part] = [Table("", head, rows)] if rows else []
-    return parts + (_pairing(result.pairing) if result.pairing is not None else [])
-
-
-def _pairing(pairing: Pairing) -> list[Part]:
-    """Names and lists of tasks are long: they stand above and below the table, whose columns stay narrow."""
-    sides = (("demonstrations", pairing.demos), ("policy", pairing.policy), ("env", pairing.env))
-    kinds = {kind: name for kind, name in sides if name}
-    lines = [line for line in pairing.lines if any(pairing.sides(line))]
-    rows = [_paired(pairing, line) for line in lines if line.what != "tasks"]
-    known = [line for line in pairing.conventions if {*pairing.sides(line)} - {"unknown", ""}]
-    rows += [[Entry("conventions", "best"), *(Entry("") for _ in kinds)], *(_paired(pairing, line) for line in known)]
-    parts: list[Part] = [Sentence(name, name=kind) for kind, name in kinds.items()]
-    parts.append(Table("", ("", *kinds), rows))
-    for line in (line for line in lines if line.what == "tasks"):
-        own = zip(kinds, pairing.sides(line), strict=True)
-        parts += [Sentence(f"tasks, {kind}: {names}") for kind, names in own if names]
-    parts += [Sentence(problem, "worse") for problem in pairing.problems]
-    if not pairing.problems and len(pairing.named) > 1:
+    """What works on this machine; or the named demonstrations, policy and env side by side, and whether they fit."""
+    pairing = result.pairing
+    if pairing is None:
+        return [result.table]
+    kinds = (("demonstrations", pairing.demos), ("policy", pairing.policy), ("env", pairing.env))
+    parts: list[Part] = [Sentence(name, name=kind) for kind, name in kinds if name]
+    parts += [result.table, *(Sentence(problem, "worse") for problem in pairing.problems)]
+    together = len(pairing.named) > 1
+    if together and not pairing.problems:
         parts.append(Sentence("They fit.", "better"))
-    asked = [line for line in pairing.conventions if line.compared and len(pairing.named) > 1]
-    unsettled = [line.what for line in asked if "unknown" in pairing.sides(line)]
-    unknown = [f"not known of all of them, so not compared: {', '.join(unsettled)}"] if unsettled else []
+    unsettled = [line.what for line in pairing.conventions if line.compared and "unknown" in pairing.sides(line)]
+    unknown = [f"not known of all of them, so not compared: {', '.join(unsettled)}"] if unsettled and together else []
     return [*parts, *notes([*unknown, *pairing.notes])]
-
-
-def _paired(pairing: Pairing, line: Aspect) -> list[Entry]:
-    """What differs is marked, in words as well as in colour."""
-    mark = "worse" if line.differs else ""
-    what = f"{line.what} (DIFFERS)" if line.differs else line.what
-    return [Entry(what, mark), *(Entry(side, mark) for side in pairing.sides(line))]
 
 
 def ingested(read: IngestResult) -> list[Part]:
@@ -365,7 +334,7 @@ def protocol(one: Protocol) -> list[Part]:
     import yaml
 
     rows = {
-        row: [_paper_number(n, column, one) for n, column in zip(numbers, one.columns, strict=True)]
+        row: [one.written(n, column) for n, column in zip(numbers, one.columns, strict=True)]
         for row, numbers in one.paper.items()
     }
     # On its side: some tables have more columns than a line has room for.
@@ -382,33 +351,11 @@ def protocol(one: Protocol) -> list[Part]:
 
 def reproduction(result: ReproduceResult) -> list[Part]:
     """The paper's numbers beside ours with their intervals, then where the run deviates from the paper's protocol."""
-    rows, of = [], result.protocol
-    for one in result.numbers:
-        here, ends = one.here, one.paper_interval
-        paper = one.paper if one.paper is None or ends is None else (one.paper, *ends)
-        known = here.value is not None and here.low is not None and here.high is not None
-        text = _paper_number((here.value, here.low, here.high) if known else here.value, one.column, of)
-        outside = known and one.paper is not None and not (here.low or 0) <= one.paper <= (here.high or 0)
-        mark = "warn" if outside else "" if text else "none"
-        differs = Entry("outside" if outside else "", mark)
-        rows.append((one.row, one.column, _paper_number(paper, one.column, of), Entry(text or "none", mark), differs))
     legend = "here with its 95 % interval; marked where the paper's number lies outside it"
     without = dict.fromkeys(n.here.reason for n in result.numbers if n.here.value is not None and n.here.reason)
     legend += f" ({'; '.join(without)})" if without else ""
-    departures = [Sentence(f"not as in the paper: {text}", "warn") for text in result.departures]
-    grid = Table("", ("", "", *right("paper", "here"), ""), rows)
-    return [Sentence(of.title, "best"), grid, Sentence(legend, "none"), *departures]
-
-
-def _paper_number(value: float | Sequence[float | None] | None, column: str, of: Protocol) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, Sequence):
-        middle, *ends = (_paper_number(one, column, of) for one in value)
-        return f"{middle} [{', '.join(ends)}]"
-    if column in of.counts:
-        return f"{value:.0f}"
-    return f"{value:.3f}" if column in of.unitless else f"{value + 0.0:.1f}"
+    departures = [Sentence(text, "warn") for text in result.table.notes]
+    return [Sentence(result.protocol.title, "best"), result.table, Sentence(legend, "none"), *departures]
 
 
 def run_summary(summary: Summary) -> list[Part]:
@@ -436,14 +383,6 @@ def run_list(listed: RunList) -> list[Part]:
 
 def scores(result: ScoreResult) -> list[Part]:
     """One table with a row per scorer, the highest gain first, for each policy; intervals are at 95 %."""
-    several = len(result.policies) > 1
-    rows = [
-        (*([one.policy] if several else []), *values)
-        for one in result.policies
-        for values in (*map(_scorer, one.rows), ("shortest (control)", estimate_points(one.shortest, ""), *[""] * 5))
-    ]
-    head: Head = [*(["policy"] if several else []), "scorer", *right("gain over one take")]
-    head += right("capture", "AUC", "harm", "minus the run's own", "s / take", extra=True)
     every = [row for one in result.policies for row in one.rows]
     lines = list(map(_compared, result.policies))
     if any(row.own for row in every):
@@ -453,15 +392,7 @@ def scores(result: ScoreResult) -> list[Part]:
     if result.trained is not None:
         learned = ", ".join(f"{task.task} ({task.successes} of {task.takes} takes)" for task in result.trained.tasks)
         lines.append(f"Trained on {learned}. Use it with --scorer {result.trained.uri}, on other starts.")
-    return [Table("", head, rows), *map(Sentence, lines), *notes(result.notes)]
-
-
-def _scorer(row: ScorerRow) -> tuple[str, ...]:
-    marks = f"{' *' if row.own else ''}{' !' if row.leak else ''}"
-    return (
-        f"{row.scorer}{marks}", estimate_points(row.gain, ""), estimate_plain(row.capture), estimate_plain(row.auc),
-        estimate_points(row.harm, "").removeprefix("+"), estimate_points(row.over_own, ""), number(row.seconds, 3),
-    )  # fmt: skip
+    return [result.table, *map(Sentence, lines), *notes(result.notes)]
 
 
 def _compared(one: ScorerComparison) -> str:
