@@ -26,7 +26,6 @@ from besttake.cli.flags import (
 )
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
-from besttake.progress import Reporter
 
 if TYPE_CHECKING:
     from besttake.result import Result
@@ -64,8 +63,8 @@ def diagnose(
       starts: 60
       retrieval: {rule: frame, prior: 0.2, rerank: 10}
     """
-    progress = reporter(quiet or as_json, verbose)
-    run(load_plan(plan, given), out, strict=strict, allow_failed=allow_failed, as_json=as_json, progress=progress)
+    chosen = load_plan(plan, given)
+    run(chosen, out, strict=strict, allow_failed=allow_failed, as_json=as_json, quiet=quiet, verbose=verbose)
 
 
 @plan_flags("starts", "workers")
@@ -84,8 +83,8 @@ def demo(
       besttake demo
       besttake demo --starts 60 -o runs/long
     """
-    progress = reporter(quiet or as_json, verbose)
-    run(Plan(**DEMO, **given), out, strict=strict, allow_failed=allow_failed, as_json=as_json, progress=progress)
+    chosen = Plan(**DEMO, **given)
+    run(chosen, out, strict=strict, allow_failed=allow_failed, as_json=as_json, quiet=quiet, verbose=verbose)
 
 
 @plan_flags(
@@ -215,18 +214,17 @@ def reproduce(
     check_failed(result.result, where, allowed=allow_failed)
 
 
-def run(plan: Plan, out: Path, *, strict: bool, allow_failed: bool, as_json: bool, progress: Reporter) -> None:
+def run(plan: Plan, out: Path, *, strict: bool, allow_failed: bool, as_json: bool, quiet: bool, verbose: bool) -> None:
     """Diagnose, write the report, and print the verdicts."""
-    from besttake.reporting.terminal import diagnosis, undecided
+    from besttake.reporting.terminal import diagnosis
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 
-    result = diagnose(plan, out, progress=progress, command=command())
-    page = report(out)
-    show(diagnosis(result), result.to_json(), as_json)
-    progress.note(f"Report: {page}")
+    result = diagnose(plan, out, progress=reporter(quiet or as_json, verbose), command=command())
+    report(out)
+    show(diagnosis(result, out, verbose=verbose), result.to_json(), as_json)
     check_failed(result, out, allowed=allow_failed)
-    if strict and undecided(result):
+    if strict and result.undecided:
         raise typer.Exit(3)
 
 

@@ -170,7 +170,7 @@ def is_argument(parameter: inspect.Parameter) -> bool:
 Out = Annotated[Path, typer.Option("-o", "--out", help="Run directory to write; an unfinished run there is resumed.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Hide progress and notes.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print the log, e.g. why a take failed.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print the tables, and the log (why a take failed).")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 3 if a verdict is undecided.")]
 AllowFailed = Annotated[bool, typer.Option("--allow-failed", help="Exit with code 0 even if takes failed.")]
 RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -16,7 +18,6 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from besttake.arms import BASE
 from besttake.core.offline import RetrievalCheck
 from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
@@ -25,14 +26,13 @@ from besttake.reporting.numbers import (
     count,
     estimate_percent,
     estimate_points,
-    interval,
     number,
     percent,
     sentence,
     whole_points,
 )
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
-from besttake.result import Cell, Estimate, Result
+from besttake.result import Result
 
 if TYPE_CHECKING:
     from besttake.demos.library import Library
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 _STYLES = {"best": "bold", "better": "green", "worse": "red", "warn": "yellow", "none": "dim", "": ""}
 _GAP = 2
-_TONES = {"act": "better", "open": "warn", "rest": "none"}
 
 
 @dataclass(frozen=True)
@@ -106,73 +105,35 @@ def _grid(table: Table, width: int) -> RenderableType:
 _BLANK = Sentence("")
 
 
-def diagnosis(result: Result) -> list[Part]:
-    """Policies with their cells and what each needs, one sentence per policy, and what else is worth knowing."""
-    shown: list[Cell] = []
+def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False) -> list[Part]:
+    """One line per policy, what is not decided, and what to do next; ``verbose`` puts the tables before it."""
+    parts = _details(result) if verbose else []
+    if result.policies:
+        parts.append(tables.summary(result, result.policies))
+    parts += [Sentence(line) for line in words.remarks(result)]
+    command = next((line for line in map(partial(words.act, result, run), result.policies) if line), "")
+    parts += [Sentence(command, name="Act on it")] if command else []
+    if run is not None:
+        more = "" if verbose else "   (-v prints the tables)"
+        parts.append(Sentence(f"{run / 'report.html'}{more}", name="Why, and every task"))
+    return parts
+
+
+def _details(result: Result) -> list[Part]:
+    """Every policy with its cells, and what is worth knowing of each."""
+    cells = [
+        cell for one in result.policies for cell in (one, *(cell for cell in result.cells if cell.policy == one.policy))
+    ]
+    parts: list[Part] = [tables.summary(result, cells), _BLANK]
     for policy in result.policies:
-        own = [cell for cell in result.cells if cell.policy == policy.policy]
-        shown += [policy, *own] if len(own) > 1 else [policy]
-    n = max((cell.headroom.n if cell.headroom else cell.seeds for cell in result.cells), default=1)
-    arms = list(dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != BASE))
-    head: Head = ["policy / task", *right("pass@1", f"pass@{n}"), "needs", *right("gain")]
-    head += right("select", *arms, "content", "shortest", "DFE/floor", extra=True)
-    parts: list[Part] = [Table("", head, [_diagnosed(cell, arms) for cell in shown])] if shown else []
-    for policy in result.policies:
-        below = [Sentence(sentence(note), "warn", indent=2) for note in policy.notes]
-        if policy.verdict is not None:
-            more = [Sentence(line, "none", indent=2) for line in words.more(policy)]
-            parts += [_BLANK, Sentence(words.headline(policy), name=policy.policy), *more, *below]
-        elif below:
-            parts += [_BLANK, Sentence("", name=policy.policy), *below]
+        said = words.more(policy) if policy.verdict is not None else []
+        parts.append(Sentence(words.headline(policy), name=policy.policy))
+        parts += [Sentence(line, "none", indent=2) for line in said]
+        parts += [Sentence(sentence(note), "warn", indent=2) for note in policy.notes]
     rules = dict.fromkeys(filter(None, map(words.rule, result.policies)))
-    parts += [_BLANK, *(Sentence(line, "none") for line in rules)]
-    relation = result.relation
-    if relation.r is not None and relation.interval is not None:
-        span = f"{interval(*relation.interval, digits=2)} ({words.about_interval(relation)})"
-        parts.append(Sentence(f"Gain against headroom over {relation.cells} cells: r = {relation.r:.2f} {span}"))
     failed = f", {result.cost.errors} failed" if result.cost.errors else ""
     took = f"{result.cost.takes} takes{failed}, {sum(result.cost.seconds.values()):.0f} s"
-    return [*parts, Sentence(f"success in %, gains in points with 95 % intervals; {took}", "none")]
-
-
-def undecided(result: Result) -> bool:
-    """Whether any policy's verdict is open, or leaves a question open."""
-    verdicts = [policy.verdict for policy in result.policies if policy.verdict is not None]
-    return any("open" in (one.answer, *(answer.answer for answer in one.answers.values())) for one in verdicts)
-
-
-def _diagnosed(cell: Cell, arms: Sequence[str]) -> list[Entry]:
-    pooled, (first, best, _) = cell.group == "*", tables.rates(cell)
-    own = cell.arms.arms if cell.arms else {}
-    gains = [cell.chosen.gain if cell.chosen else None, *(own[arm].gain if arm in own else None for arm in arms)]
-    gains.append(cell.arms.content if cell.arms else None)
-    gains.append(cell.selectors.shortest.gain if cell.selectors else None)
-    return [
-        Entry(_short(cell.policy) if pooled else f"  {cell.group}", "best" if pooled else ""),
-        _whole(first), _whole(best),
-        Entry(words.needs_text(cell), _TONES[words.tone(cell)]),
-        _gain(cell.verdict.gain if cell.verdict and cell.verdict.option != BASE else None), *map(_gain, gains),
-        _whole(cell.dfe.ratio if cell.dfe else None, 1, 2),
-    ]  # fmt: skip
-
-
-def _short(name: str) -> str:
-    """A policy's name without its middle where it is long."""
-    return name if len(name) <= 24 else f"{name[:8]}…{name[-15:]}"
-
-
-def _whole(estimate: Estimate | None, scale: float = 100, digits: int = 0) -> Entry:
-    if estimate is None or estimate.value is None:
-        return Entry("-", "none")
-    return Entry(f"{scale * estimate.value:.{digits}f}")
-
-
-def _gain(estimate: Estimate | None) -> Entry:
-    """A gain in whole points with its interval, marked where the interval leaves out zero."""
-    if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
-        return Entry("-", "none")
-    value, low, high = (round(100 * end) for end in (estimate.value, estimate.low, estimate.high))
-    return Entry(f"{value:+d} [{low}, {high}]", "best" if estimate.low > 0 or estimate.high < 0 else "")
+    return [*parts, *(Sentence(line, "none") for line in (*rules, took)), _BLANK]
 
 
 def probe(result: ProbeResult) -> list[Part]:
