@@ -235,7 +235,8 @@ def show(shown: str | Sequence[Part], data: Any = None, as_json: bool = False) -
         console.print(shown, soft_wrap=True)
     else:
         # Sentences alone are not broken: a path in them can be copied.
-        console.print(layout(shown, console.width), soft_wrap=all(isinstance(part, Sentence) for part in shown))
+        plain = all(isinstance(part, Sentence) for part in shown)
+        console.print(layout(shown, console.width), soft_wrap=plain, crop=False)
 
 
 if __name__ == "__main__":

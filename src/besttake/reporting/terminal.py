@@ -29,7 +29,6 @@ from besttake.reporting.numbers import (
     number,
     percent,
     sentence,
-    whole_points,
 )
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
 from besttake.result import Result
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from besttake.verbs.compare import CompareResult
     from besttake.verbs.doctor import DoctorResult
     from besttake.verbs.ingest import IngestResult
-    from besttake.verbs.plan import PlanResult
+    from besttake.verbs.plan import PlanResult, Plans
     from besttake.verbs.probe import ProbeResult
     from besttake.verbs.rank import RankResult
     from besttake.verbs.replay import ReplayResult
@@ -54,12 +53,16 @@ _GAP = 2
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence under the ``name`` of what it is about; ``mark`` as in `Entry`. ``indent``: columns before it."""
+    """A sentence under the ``name`` of what it is about; ``mark`` as in `Entry`. ``indent``: columns before it.
+
+    An ``exact`` one is never broken, so that a command or a path in it can be copied.
+    """
 
     text: str
     mark: str = ""
     name: str = ""
     indent: int = 0
+    exact: bool = False
 
 
 Part = Table | Sentence
@@ -77,7 +80,8 @@ def layout(parts: Sequence[Part], width: int) -> RenderableType:
 
 def _text(part: Sentence) -> RenderableType:
     name = f"{part.name}: " if part.name and part.text else part.name
-    text = Text.assemble((name, "bold"), (part.text, _STYLES[part.mark]))
+    text = Text.assemble((name, "bold"), (part.text, _STYLES[part.mark]), no_wrap=part.exact)
+    text.overflow = "ignore" if part.exact else None
     return Padding(text, (0, 0, 0, part.indent), expand=False) if part.indent else text
 
 
@@ -112,10 +116,10 @@ def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False)
         parts.append(tables.summary(result, result.policies))
     parts += [Sentence(line) for line in words.remarks(result)]
     command = next((line for line in map(partial(words.act, result, run), result.policies) if line), "")
-    parts += [Sentence(command, name="Act on it")] if command else []
+    parts += [Sentence(command, name="Act on it", exact=True)] if command else []
     if run is not None:
         more = "" if verbose else "   (-v prints the tables)"
-        parts.append(Sentence(f"{run / 'report.html'}{more}", name="Why, and every task"))
+        parts.append(Sentence(f"{run / 'report.html'}{more}", name="Why, and every task", exact=True))
     return parts
 
 
@@ -239,29 +243,13 @@ def replayed(result: ReplayResult) -> list[Part]:
     return [Sentence(again), *(Sentence(line, "warn") for line in lines)]
 
 
-def plans(results: Sequence[PlanResult]) -> list[Part]:
+def plans(results: Plans) -> list[Part]:
     """How many starts and takes each policy needs, and for what."""
     parts: list[Part] = []
-    for result in results:
-        parts += [Sentence("", name=result.name)] if result.name else []
-        parts.append(Sentence(f"From {result.basis}, with {result.plan.seeds} seeds per start:", "none"))
-        parts.append(Table("", (*right("starts", "takes"), "for"), _needed(result)))
-        parts += [Sentence(line) for line in _advice(result)]
-    return parts
-
-
-def _needed(result: PlanResult) -> list[Sequence[Any]]:
-    plan, worth = result.plan, whole_points(result.plan.worth)
-    rows: list[Sequence[Any]] = [
-        (plan.half_width_starts, plan.half_width_takes, f"+/- {worth} on the gain of the best of {plan.n}")
-    ]
-    if not result.further:
-        if plan.yes_starts is not None:
-            rows.append((plan.yes_starts, plan.yes_starts * plan.seeds, "deciding a gain as large as expected"))
-        rows.append((plan.no_starts, plan.no_takes, f"ruling out {worth} if there is no gain"))
-    content = result.content_starts
-    rows.append((content, content * plan.seeds, f"+/- {worth} on retrieve minus cooled, at most, in each arm"))
-    return rows
+    for one in results:
+        parts.append(Sentence(f"From {one.basis}, with {one.plan.seeds} seeds per start:", "none", one.name))
+    parts.append(results.table)
+    return [*parts, *(Sentence(line) for one in results for line in _advice(one))]
 
 
 def _advice(result: PlanResult) -> list[str]:

@@ -125,7 +125,8 @@ class Pairing:
         for line in (line for line in (*self.lines, *conventions) if any(self.sides(line))):
             mark, what = ("worse", f"{line.what} (DIFFERS)") if line.differs else ("", line.what)
             rows.append([Entry(what, mark), *(Entry(side, mark) for side in self.sides(line))])
-        return Table("", ("", *(kind for kind, name in kinds if name)), rows, [*self.problems, *self.notes])
+        heading = "They do not fit" if self.problems else "They fit"
+        return Table(heading, ("", *(kind for kind, name in kinds if name)), rows, [*self.problems, *self.notes])
 
 
 @dataclass(frozen=True)
