@@ -103,7 +103,7 @@ def diagnose(
                 relation=relation, cost=count_cost(recorded, session.seconds, session.encoded, session.made),
                 checks=session.checks, notes=_all_notes(setup, recorded.policies, session.notes),
             )  # fmt: skip
-            store.keep("result.json", result.to_json().encode())
+            store.write_bytes("result.json", result.to_json().encode())
             clear(store.path / ROUNDS)
     return result
 
@@ -189,12 +189,11 @@ def _measure_cells(
 
 
 def _previous_result(store: Store) -> Result | None:
-    """The last result of a run, whose looks count, or its copy where the file is damaged; None if there is none."""
+    """The last result of a run, whose looks count; None if there is none that can be read."""
     try:
         return Result.load(store.path / "result.json")
     except RunError:
-        copy = store.copy_of("result.json")
-        return None if copy is None else Result.from_bytes(copy)
+        return None
 
 
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:
