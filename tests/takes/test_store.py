@@ -17,7 +17,6 @@ from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import Store
 from besttake.takes.take import Film, Take
-from besttake.takes.take_table import explained
 from besttake.verbs.runs import summarise
 
 MANIFEST = Manifest(
@@ -373,14 +372,6 @@ def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path: Path) -> No
     assert sorted(p.name for p in tmp_path.iterdir()) == ["thesis.tex"]
 
 
-def test_what_a_killed_writer_left_half_written_is_swept_away(tmp_path: Path) -> None:
-    Store.write(tmp_path / "run", MANIFEST).close()
-    stray = tmp_path / "run" / "takes" / "x.take.tmp"
-    stray.write_bytes(b"half")
-    Store.write(tmp_path / "run", MANIFEST).close()
-    assert not stray.exists()
-
-
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="makes a small tmpfs, which needs root")
 def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None:
     small = tmp_path / "small"
@@ -409,13 +400,6 @@ def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="choose another directory"):
         Store.write(tmp_path / "file" / "run", MANIFEST)
-
-
-def test_a_read_error_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
-    error = sqlite3.OperationalError("disk I/O error")
-    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
-    with pytest.raises(BestTakeError, match="cannot use .*takes.sqlite .*mend that"), explained(tmp_path):
-        raise error
 
 
 @pytest.mark.parametrize("text", ["[1]", "{}", "[" * 100_000, '{"schema": 2, "plan": {"seed": 1}}'])

@@ -90,10 +90,8 @@ def check_same(directory: Path, name: str, old: Any, new: Any) -> None:
     if old != new:
         if name.startswith("env ") and isinstance(old, list) and isinstance(new, list) and old[:1] == new[:1]:
             raise _another_plan(directory, "of its takes and yours only one kind goes on after success (see `window`)")
-        if name.startswith(("env ", "policy ", "code of ")):  # fingerprints tell a reader nothing
-            raise _another_plan(
-                directory, f"its {name.replace('code of ', 'env ')} has changed since, in its code or its settings"
-            )
+        if name.startswith(("env ", "policy ")):  # fingerprints tell a reader nothing
+            raise _another_plan(directory, f"its {name} has changed since, in its code or its settings")
         raise _another_plan(directory, f"its {name} is {_short(old)}, yours is {_short(new)}")
 
 
