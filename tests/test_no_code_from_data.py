@@ -136,7 +136,7 @@ def test_a_trusted_library_may_name_code(library: Path, mark: Path, monkeypatch:
         f"arms: [base, '{PLANTED}']",
         "trust_remote_code: true",
         "trust-remote-code: true",
-        "policy: openvla:org/name?trust_remote_code=true",
+        "policy: lerobot:org/name?trust_remote_code=true",
         "env: gym:planted:Env-v0",
         "env: vla-eval:planted:Env",
         "env: vla-eval:subprocess:Popen?args=[touch,it-ran]",
