@@ -121,7 +121,6 @@ def score(
         Path | None,
         typer.Option(metavar="FILE", help="Train a success classifier on this run: the scorer classifier:FILE."),
     ] = None,
-    allow_upload: Annotated[bool, option("allow_upload")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -140,9 +139,7 @@ def score(
     from besttake.reporting.terminal import scores
     from besttake.verbs.score import score as compare_scorers
 
-    result = compare_scorers(
-        directory, scorer or (), train=train, allow_upload=allow_upload, progress=reporter(quiet or as_json, verbose)
-    )
+    result = compare_scorers(directory, scorer or (), train=train, progress=reporter(quiet or as_json, verbose))
     show(scores(result), result.to_json(), as_json)
 
 
