@@ -92,10 +92,11 @@ class _ZarrReader:
 
 def make(
     rest: str, camera: str | None = None, state: str | None = None, action: str | None = None, task: str | None = None,
-    fps: float | str | None = None, size: int | str = LARGEST, map: str = "", missing: str = "refuse",
+    fps: float | str | None = None, size: int | str = LARGEST, **more: str,
 ) -> Episodes:  # fmt: skip
     """The source ``zarr:rest``."""
     name, read, path = f"zarr:{rest}", Reader(f"zarr:{rest}"), Path(rest)
+    read.only(more, ("map", "missing"))
     data, ends = _opened(path, name)
     arrays = {str(key): data[key] for key in data if getattr(data[key], "shape", ())}
     cameras = [key for key, each in arrays.items() if len(each.shape) == 4 and each.shape[-1] == 3]
@@ -104,11 +105,11 @@ def make(
     for key, each in arrays.items():
         if each.shape[0] < ends[-1]:
             raise LibraryError(f"{name}: data/{key} has {each.shape[0]} rows, but the last episode ends at {ends[-1]}")
-    named = read.mapping("map", map)
+    named = read.mapping("map", more.get("map", ""))
     stored, called = choose_camera(cameras, camera, named, name)
     states = choose_columns(arrays, state, _STATES, name)
     actions = choose_columns(arrays, action, (("action",),), name)
-    if read.choice("missing", missing, ("refuse", "fill")) == "refuse":
+    if read.choice("missing", more.get("missing", "refuse"), ("refuse", "fill")) == "refuse":
         _check_pieces({key: arrays[key] for key in (stored, *(states or ()), *(actions or ()))}, ends[-1], name)
     task_of_all = task or path.name.split(".zarr")[0]
     reader = _ZarrReader(arrays, ends, stored, states, actions, task_of_all, read.whole("size", size))
@@ -117,8 +118,7 @@ def make(
     return Episodes(
         reader, cameras, named, name,
         uri_again(
-            "zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, map=map,
-            missing=missing,
+            "zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, **more
         ),
         called, rate, _fingerprint(path, reader), (*notes, *rate_note),
     )  # fmt: skip
