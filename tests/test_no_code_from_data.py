@@ -141,7 +141,7 @@ def test_only_a_file_that_is_there_can_be_trusted(library: Path, monkeypatch: An
         f"arms: [base, '{PLANTED}']",
         "trust_remote_code: true",
         "trust-remote-code: true",
-        "policy: openvla:org/name?trust_remote_code=true",
+        "policy: lerobot:org/name?trust_remote_code=true",
         "env: gym:planted:Env-v0",
         "env: vla-eval:planted:Env",
         "env: vla-eval:subprocess:Popen?args=[touch,it-ran]",

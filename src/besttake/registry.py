@@ -43,7 +43,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "policies": {
         "testbed": "besttake.testbed.policy:make",
         "lerobot": "besttake.policies.lerobot:make",
-        "openvla": "besttake.policies.openvla:make",
         "openpi": "besttake.policies.remote:make_openpi",
         "vla-eval": "besttake.policies.remote:make_vla_eval",
         "flow": "besttake.policies.flow:make",
@@ -63,8 +62,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dinov2": "besttake.encoders.pretrained:make_dinov2",
         "siglip": "besttake.encoders.pretrained:make_siglip",
         "hf": "besttake.encoders.pretrained:make_hf",
-        "timm": "besttake.encoders.pretrained:make_timm",
-        "efficientnet-lite0": "besttake.encoders.pretrained:make_efficientnet",
     },
     "demos": {
         "testbed": "besttake.testbed.demos:make",
@@ -91,17 +88,18 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "consensus": "besttake.scorers.frames:Consensus",
         "self": "besttake.scorers.own:make",
         "last": "besttake.scorers.frames:make_last",
-        "progress": "besttake.scorers.frames:Progress",
-        "dtw": "besttake.scorers.frames:Warping",
         "actions": "besttake.scorers.motion:make_actions",
         "smoothness": "besttake.scorers.motion:Smoothness",
         "state": "besttake.scorers.motion:FinalState",
         "classifier": "besttake.scorers.classifier:make",
-        "judge": "besttake.scorers.judge:make",
-        "lerobot-reward": "besttake.scorers.lerobot_reward:make",
     },
 }
 
+_PLUGINS = {
+    "libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers",
+    "openvla": "openvla",
+}  # fmt: skip
+"""Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
 _ONE_OF = {
     "policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations", "arms": "arm",
     "scorers": "scorer",
@@ -369,6 +367,8 @@ def check_scheme(group: str, text: str) -> None:
     if scheme not in (*known, "python"):
         near = get_close_matches(scheme, known, n=1)
         hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}; your own: python:MODULE:NAME"
+        if scheme in _PLUGINS:
+            hint = f"install besttake-{_PLUGINS[scheme]}, from contrib/{_PLUGINS[scheme]} in BestTake's repository"
         raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
 
 

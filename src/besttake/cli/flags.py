@@ -46,7 +46,7 @@ _GROUPS = {
         "gripper_dim", "gripper_threshold", "gripper_open", "event_angle", "event_turns", "eef_dims",
     ),
     "Speed and scale": ("workers", "batch", "replicas", "on", "gpus_per_replica", "patience"),
-    "Randomness and trust": ("seed", "trust_remote_code", "allow_upload"),
+    "Randomness and trust": ("seed", "trust_remote_code"),
 }  # fmt: skip
 _VALUES = {
     "policy": "URI", "env": "URI", "demos": "PATH|URI", "encoder": "URI", "scorer": "URI", "task": "TASK",

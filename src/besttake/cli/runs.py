@@ -125,7 +125,6 @@ def score(
         Path | None,
         typer.Option("-o", "--out", metavar="FILE", help="Also write the table to a .csv, .tex or .json file."),
     ] = None,
-    allow_upload: Annotated[bool, option("allow_upload")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -144,9 +143,7 @@ def score(
     from besttake.reporting.terminal import scores
     from besttake.verbs.score import score as compare_scorers
 
-    result = compare_scorers(
-        directory, scorer or (), train=train, allow_upload=allow_upload, progress=reporter(quiet or as_json, verbose)
-    )
+    result = compare_scorers(directory, scorer or (), train=train, progress=reporter(quiet or as_json, verbose))
     if out is not None:
         result.save(out)
     show(scores(result), result.to_json(), as_json)

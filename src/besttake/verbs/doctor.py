@@ -59,8 +59,6 @@ class Extra:
 
 EXTRAS = (
     Extra("vision", "encoders dinov2+siglip, dinov2, siglip, hf", ("torch", "transformers"), "transformers"),
-    Extra("timm", "encoders of timm", ("torch", "timm"), "timm"),
-    Extra("efficientnet", "an encoder without a hub", ("efficientnet_lite_pytorch",), "efficientnet-lite-pytorch"),
     Extra("lerobot", "policies pi0, pi0.5, SmolVLA, diffusion, ACT", ("lerobot",), "lerobot"),
     Extra("libero", "LIBERO and LIBERO-Occ", ("libero", "robosuite"), "hf-libero"),
     Extra("maniskill", "SimplerEnv-Bridge tasks in ManiSkill", ("mani_skill",), "mani-skill"),

@@ -21,7 +21,6 @@ from besttake.reporting.writers import table_latex, write_csv
 from besttake.result import Result
 from besttake.scorers.base import Scorer, ScorerSpec
 from besttake.scorers.classifier import TrainedScorer, train_classifier
-from besttake.scorers.judge import uploads_allowed
 from besttake.scorers.scoring import Context, make_scorers, score_takes
 from besttake.takes.manifest import Manifest
 from besttake.takes.scores import Scores
@@ -90,7 +89,6 @@ def score(
     scorer: str | Sequence[str] = (),
     *,
     train: str | Path | None = None,
-    allow_upload: bool = False,
     progress: bool | Reporter = False,
 ) -> ScoreResult:
     """Add scores to the takes of a finished run where they are missing, and compare all scorers of the run.
@@ -99,11 +97,10 @@ def score(
 
     Args:
         run: The run directory.
-        scorer: URI of a scorer to add, or several: ``"progress"``, ``"python:my_scorer:make"``.
+        scorer: URI of a scorer to add, or several: ``"last"``, ``"python:my_scorer:make"``.
         train: Also train a success classifier on the takes of this run, and write it to this file; its scorer is
             ``classifier:FILE``. It is never judged on starts that it was trained on, so train it on a run on tuning
             starts (``Plan(starts="tuning:40", …)``).
-        allow_upload: Allow scorers to send frames to other machines.
         progress: True shows a progress bar.
 
     Returns:
@@ -116,10 +113,10 @@ def score(
         PlanError: A scorer was trained on starts of this run.
 
     Examples:
-        >>> besttake.score("runs/mine", ["progress", "dtw"]).policies[0].rows[0].gain  # doctest: +SKIP
+        >>> besttake.score("runs/mine", ["last", "actions"]).policies[0].rows[0].gain  # doctest: +SKIP
     """
     directory, reporter = Path(run), as_reporter(progress)
-    with uploads_allowed(allowed=allow_upload), one_thread():
+    with one_thread():
         made = make_scorers(dict.fromkeys((scorer,) if isinstance(scorer, str) else scorer))
         specs = {one.spec.name: one.spec for one in made.values()}
         result = Result.load(directory / "result.json")

@@ -23,7 +23,6 @@ from besttake.progress import Reporter, as_reporter
 from besttake.registry import Uri
 from besttake.reporting.words import worded
 from besttake.result import Cell, Result
-from besttake.scorers.judge import uploads_allowed
 from besttake.takes.heartbeat import Heartbeat
 from besttake.takes.pool import WorkerPool
 from besttake.takes.scores import Scores, run_digest
@@ -76,7 +75,7 @@ def diagnose(
         session.reporter.note(f"{out} is finished and answers this plan: nothing is run or computed again")
         return known
     check_replicas(plan)
-    with one_thread(), uploads_allowed(allowed=plan.allow_upload), ExitStack() as closing:
+    with one_thread(), ExitStack() as closing:
         with session.timed("set-up"):
             envs = open_envs(plan)
             check_starts_and_demos(plan, envs)  # before a policy is loaded, which may take minutes
