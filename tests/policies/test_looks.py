@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from besttake.arms.base import Request
-from besttake.arms.sampler import ArmSampler, Tools
+from besttake.arms.base import Request, Tools
+from besttake.arms.sampler import ArmSampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.policies.looks import Look, LookCache
 from besttake.takes.draws import Draw
