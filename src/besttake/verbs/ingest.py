@@ -20,12 +20,13 @@ from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
 from besttake.recordings.combine import name_policies, once_by_seed
 from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.read import read
-from besttake.recordings.tabular import OWN, escaped
+from besttake.recordings.tabular import OWN
 from besttake.reporting.numbers import count, percent
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
 from besttake.reporting.tables import rates
 from besttake.reporting.words import worded
 from besttake.result import Cell, Cost, Estimate, Relation, Result
+from besttake.sanitize import csv_cell
 from besttake.threads import one_thread
 
 UNKNOWN = (
@@ -218,7 +219,7 @@ def _write_outcomes(path: Path, recordings: Sequence[Recording]) -> None:
         for recording in recordings:
             for episode in recording.episodes:
                 values = [*(getattr(episode, name) for name in OWN), recording.path]
-                table.writerow([int(v) if isinstance(v, bool) else escaped(v) for v in values])
+                table.writerow([int(v) if isinstance(v, bool) else csv_cell(v) for v in values])
 
 
 def _order(episode: Episode) -> tuple[Any, ...]:
