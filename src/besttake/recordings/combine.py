@@ -1,14 +1,16 @@
 """Put recordings together: count every episode once, and find the policy of each recording.
 
 A policy is named by its file, by the user, or else by its folder. Few harnesses record which checkpoint they ran.
-Recordings without one are never combined by guessing: folders with distinct names (`pi0_libero`, `smolvla_libero`) are
-taken for policies of those names; otherwise the user must say.
+Recordings without one are never combined by guessing: folders with distinct names (`pi0-libero`, `xvla-libero`) are
+taken for policies of those names; what lies in one folder and differs in tasks or seeds alone is one policy; otherwise
+the user must say.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +22,10 @@ from besttake.recordings.episodes import Episode, IngestError, Recording, listed
 _COMMON = re.compile(
     r"\d+|(?:seed|run|rep|repeat|trial|take|shard|part|eval|evaluation|result|results|output|outputs|log|logs|record|"
     r"recording|recordings|outcome|outcomes|rollout|rollouts|episode|episodes|trajectory|trajectories|data|slurm|nohup|"
-    r"stdout|stderr|out|err|copy|backup|v)\d*|[0-9a-f]{8,}|\d{4}-\d\d-\d\d.*"
+    r"stdout|stderr|out|err|copy|backup|v|rank|worker|merged|summary|\d*seeds)\d*|(?=.*\d)[0-9a-f]{7,}|\d{4}-\d\d-\d\d.*"
 )
+_PART = re.compile(r"(?:rank|worker|shard|part|results?|logs?|eval|seed|\d*seeds)\d*")
+"""Folders of these names hold parts of one evaluation."""
 _MOST_NAMED = 4
 _MOST_NOTES = 3
 """Notes of one kind that are shown; the rest are counted."""
@@ -57,8 +61,8 @@ def name_policies(
 
 def _filled(recording: Recording, name: str, over: bool = False) -> Recording:
     """The recording with the policy ``name`` in episodes without one, or ``over`` that of all its episodes."""
-    names = (name or episode.policy if over else episode.policy or name for episode in recording.episodes)
-    episodes = tuple(replace(one, policy=policy) for one, policy in zip(recording.episodes, names, strict=True))
+    named = ((one, (name or one.policy) if over else (one.policy or name)) for one in recording.episodes)
+    episodes = tuple(one if one.policy == policy else replace(one, policy=policy) for one, policy in named)
     return replace(recording, episodes=episodes)
 
 
@@ -83,30 +87,103 @@ def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[li
         origin: recording.server if recording.server and servers[recording.server] == 1 else stem
         for (origin, recording), stem in zip(first.items(), stems, strict=True)
     }
-    counts = Counter(labels.values())
+    sharing: dict[str, list[Recording]] = defaultdict(list)
+    for origin, label in labels.items():
+        sharing[label].append(first[origin])
     unclear = [
-        first[origin].path for origin, label in labels.items() if not label or counts[label] > 1 or label in taken
-    ]
+        recording.path for label, own in sharing.items() for recording in own
+        if label in taken or not _one_policy(own, named=bool(label and len(sharing) > 1), alone=len(sharing) == 1)
+    ]  # fmt: skip
     if unclear:
         raise IngestError(
             f"{len(unclear)} recordings do not say of which policy ({listed(sorted(unclear), _MOST_NAMED)}): name it "
             "with `policy_name`, NAME if all are of one policy, or PATH=NAME for each file or folder"
         )
+    if len(sharing) == 1:
+        name = next(iter(servers)) or next(iter(labels.values())) or _folder_of(list(first.values())) or "policy"
+        why = "they differ in their tasks or seeds alone; `--policy-name` names them otherwise"
+        return [name] * len(recordings), [f"{len(first)} recordings are taken for one policy, {name}: {why}"]
     own = sorted({label for origin, label in labels.items() if label != first[origin].server})
     names = listed(own, _MOST_NAMED)
     note = f"policies are named by their folders or files ({names}); `--policy-name` names them otherwise"
     return [labels[recording.origin] for recording in recordings], [note] if own else []
 
 
+def _one_policy(recordings: Sequence[Recording], *, named: bool, alone: bool) -> bool:
+    """Whether recordings of one label belong together: they are alone, or lie in one folder of a name of its own, or
+    there differ in their seeds or tasks alone."""
+    if len(recordings) == 1:
+        return named
+    if len({_home(recording) for recording in recordings}) > 1:
+        return False
+    tasks = [{(e.env, e.task) for e in recording.episodes} for recording in recordings]
+    seeds = [seed_in(recording.path) or {e.seed for e in recording.episodes} for recording in recordings]
+    envs = {e.env for recording in recordings for e in recording.episodes}
+    apart = all(
+        tasks[i].isdisjoint(tasks[j]) or (seeds[i] and seeds[j] and seeds[i] != seeds[j])
+        for i in range(len(tasks)) for j in range(i)
+    )  # fmt: skip
+    return named or (alone and (apart or len(envs) > 1))
+
+
+_SEED = re.compile(r"(?:^|[-_./])seed[-_=]?(\d+)(?=[-_./]|$)", re.IGNORECASE)
+
+
+def seed_in(path: str) -> str:
+    """The seed that a file, or the innermost folder that says so, is of."""
+    found = _SEED.findall(path)
+    return found[-1] if found else ""
+
+
+def seeded(recordings: Sequence[Recording]) -> list[Recording]:
+    """The recordings with the seed in their paths, if these differ in it and the episodes do not say theirs."""
+    seeds = {seed_in(recording.path) for recording in recordings}
+    if len(seeds) < 2:
+        return list(recordings)
+    return [
+        replace(one, episodes=tuple(e if e.seed else replace(e, seed=seed_in(one.path)) for e in one.episodes))
+        for one in recordings
+    ]
+
+
+def _home(recording: Recording) -> tuple[str, ...]:
+    """The folder of a recording without the levels that name a seed, a suite or a part of an evaluation."""
+    envs = _words_of_envs([recording])
+    return tuple(
+        part for part in Path(recording.origin.partition("#")[0]).parent.parts
+        if not _SEED.search(part) and any(word not in envs and not _PART.fullmatch(word) for word in _words(part))
+    )  # fmt: skip
+
+
+def _folder_of(recordings: Sequence[Recording]) -> str:
+    """The innermost folder above all recordings that has a name of its own."""
+    envs, home = _words_of_envs(recordings), Path(os.path.commonpath([r.path for r in recordings])).resolve()
+    parts = home.parts[1:] if home.is_dir() else home.parent.parts[1:]
+    return next((p for p in reversed(parts) if any(w not in envs and not _COMMON.fullmatch(w) for w in _words(p))), "")
+
+
+def _words(part: str) -> list[str]:
+    return [word for word in re.split(r"[-_. ]+", part.lower()) if word]
+
+
+def _words_of_envs(recordings: Sequence[Recording]) -> set[str]:
+    """The words of the benchmark, which say nothing about the policy."""
+    names = {e.env for recording in recordings for e in recording.episodes}
+    return {"libero", "plus", *(word for name in names for word in re.split(r"[-_. /]+", name.lower()))}
+
+
 def _stems(recordings: Sequence[Recording]) -> list[str]:
-    """The distinctive words of each recording: without shared parts, numbers and names of repetitions."""
-    split = [recording.words.split("/") for recording in recordings]
+    """The distinctive parts of each path: without what all share, numbers, suites and names of repetitions."""
+    split, envs = [recording.words.split("/") for recording in recordings], _words_of_envs(recordings)
     shared = next((n for n, parts in enumerate(zip(*split, strict=False)) if len(set(parts)) > 1), min(map(len, split)))
     stems = []
     for parts in split:
-        words = [[w for w in re.split(r"[-_. ]+", part) if w and not _COMMON.fullmatch(w.lower())]
-                 for part in parts[shared:]]  # fmt: skip
-        stems.append("/".join("_".join(part) for part in words if part))
+        kept = []
+        for part in parts[shared:]:
+            own = [word for word in re.split(r"([-_. ]+)", part) if not _COMMON.fullmatch(word.lower())]
+            if any(word.strip("-_. ") and word.lower() not in envs for word in own):
+                kept.append(re.sub(r"([-_. ])[-_. ]+", r"\1", "".join(own)).strip("-_. "))
+        stems.append("/".join(kept))
     return stems
 
 

@@ -32,6 +32,7 @@ from besttake.recordings.episodes import (
     Recording,
     UnknownFormat,
     files_under,
+    is_timeout,
     outcome_at,
     read_json,
     whole,
@@ -79,7 +80,7 @@ def read_recording(path: Path) -> list[Recording]:
 
 
 def read_results(path: Path) -> list[Recording]:
-    """Read the JSON file of a harness, which its keys tell; UnknownFormat if it is none."""
+    """Read the JSON file of a harness, which its keys tell; nothing if it is none."""
     data = read_json(path)
     if isinstance(data, dict):
         if "benchmark" in data and isinstance(data.get("tasks"), list):
@@ -88,7 +89,7 @@ def read_results(path: Path) -> list[Recording]:
             return [_info(path, data)]
         if isinstance(data.get("env_info"), dict) and isinstance(data.get("episodes"), list):
             return [_trajectories(path, data)]
-    raise UnknownFormat(f"{path}: not a known file of outcomes")
+    return []
 
 
 def _export(path: Path, data: Mapping[str, Any]) -> Recording:
@@ -129,7 +130,8 @@ def _recording(path: Path, kind: str, name: str, about: Mapping[str, Any], rows:
     if not name and (about.get("shard") or about.get("merge_info")):
         run = f"shards of {benchmark}"
     words = "/".join(folder.parts)
-    return Recording(str(path), kind, episodes, name, versions, tuple(notes), server, f"{folder}/{run}", words)
+    resets = "start" if "libero" in benchmark.lower() else ""  # the initial state of that number
+    return Recording(str(path), kind, episodes, name, versions, tuple(notes), server, f"{folder}/{run}", words, resets)
 
 
 def _episode(path: Path, row: Mapping[str, Any], benchmark: str) -> Episode:
@@ -141,10 +143,12 @@ def _episode(path: Path, row: Mapping[str, Any], benchmark: str) -> Episode:
     if not reason and "success" not in metrics:
         known = ", ".join(map(str, metrics)) or "none"
         raise IngestError(f"{path}: an episode of {task!r} has no metric 'success' (metrics: {known})")
+    late = is_timeout(reason)
     won = None if reason else outcome_at(f"{path}: episode {start} of {task!r}", metrics["success"])
     detail = str(row.get("failure_detail") or "").strip().splitlines()
     return Episode(
-        task=task, start=start, success=won, env=benchmark, steps=None if reason else whole(row.get("steps")),
+        task=task, start=start, success=False if late else won, timeout=late, env=benchmark,
+        steps=None if reason else whole(row.get("steps")),
         error=f"{reason}: {detail[-1]}" if reason and detail else reason, uid=_uid(row, task),
     )  # fmt: skip
 

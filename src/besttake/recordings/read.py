@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from besttake.errors import one_line
 from besttake.files import leads_out, sha256_of
 from besttake.recordings import logs, tabular
-from besttake.recordings.combine import few, given_name, once
+from besttake.recordings.combine import few, given_name, once, seed_in
 from besttake.recordings.episodes import (
     IngestError,
     Recording,
@@ -17,8 +18,10 @@ from besttake.recordings.episodes import (
     check_file,
     files_under,
     is_data_set,
+    kind_of,
 )
 from besttake.recordings.harnesses import is_recording, read_data_set, read_recording, read_results
+from besttake.recordings.logs import LIBERO, LogFormat
 
 Columns = Mapping[str, str]
 KNOWN = (
@@ -29,13 +32,17 @@ _DATABASES = (".sqlite", ".sqlite3", ".db")
 
 
 def read(
-    paths: Sequence[str | Path], columns: Columns | None = None, policies: Mapping[str, str] | None = None
+    paths: Sequence[str | Path],
+    columns: Columns | None = None,
+    policies: Mapping[str, str] | None = None,
+    log: LogFormat = LIBERO,
 ) -> tuple[list[Recording], list[str]]:
     """Read all recordings under ``paths``, each episode once, with notes on how they were read.
 
-    ``policies`` names the policy of some files or folders; equal files of different policies both count.
+    ``policies`` names the policy of some files or folders; equal files of different policies both count. ``log``
+    describes the lines of logs.
     """
-    reading = _Reading(columns or {}, policies or {})
+    reading = _Reading(columns or {}, policies or {}, log)
     where = ", ".join(map(str, paths))
     named: dict[Path, bool] = {}
     for path in map(Path, paths):
@@ -67,6 +74,7 @@ class _Reading:
 
     columns: Columns
     policies: Mapping[str, str]
+    log: LogFormat = LIBERO
     recordings: list[Recording] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -80,7 +88,7 @@ class _Reading:
             self.videos.append(path)
             return
         try:
-            recordings = read_file(path, self.columns)
+            recordings = read_file(path, self.columns, self.log)
         except IngestError as error:
             if named:
                 raise
@@ -90,7 +98,8 @@ class _Reading:
                 self.passed.append(str(error))
             return
         digest = sha256_of(path) if path.is_file() else str(path.resolve())
-        first = self.copies.setdefault(f"{digest} {given_name(str(path), self.policies)}", path)
+        # Short logs of two seeds may be equal to the letter.
+        first = self.copies.setdefault(f"{digest} {given_name(str(path), self.policies)} {seed_in(str(path))}", path)
         if first == path:
             self.recordings += recordings
         else:
@@ -115,37 +124,40 @@ class _Reading:
 
 def may_hold_outcomes(file: Path) -> bool:
     """Whether a file in a directory may hold outcomes: not output of `ingest` itself, nor files of other programs."""
-    suffix = file.suffix.lower()
+    suffix = kind_of(file)
     if suffix in tabular.SUFFIXES:
         return file.name != "outcomes.csv" or not (file.parent / "result.json").exists()
     if suffix in logs.VIDEO_SUFFIXES:
         return logs.names_outcome(file)
-    return suffix in (".json", *logs.SUFFIXES, *_DATABASES) or file.name.startswith("recording")
+    return suffix in (*logs.SUFFIXES, *_DATABASES) or file.name.startswith("recording")
 
 
-def read_file(path: Path, columns: Columns) -> list[Recording]:
+def read_file(path: Path, columns: Columns, log: LogFormat = LIBERO) -> list[Recording]:
     """Read the recordings of one file or data set; IngestError says what is wrong with it."""
     try:
-        return _read_known(path, columns)
+        return _read_known(path, columns, log)
     except IngestError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError,
+            EOFError, zlib.error) as error:  # fmt: skip
         # Files come from anywhere: one of the wrong shape must not end the reading of all others.
         raise IngestError(f"{path}: not what its format says ({one_line(error, 160)})") from error
     except OSError as error:
         raise IngestError(f"{path}: cannot be read ({one_line(error, 160)})") from error
 
 
-def _read_known(path: Path, columns: Columns) -> list[Recording]:
-    suffix = path.suffix.lower()
+def _read_known(path: Path, columns: Columns, log: LogFormat) -> list[Recording]:
+    suffix = kind_of(path)
     if is_data_set(path):
         return read_data_set(path)
+    if suffix == ".json" and not {"success", "start"} & columns.keys():
+        known = read_results(path)
+        if known:
+            return known
     if suffix in tabular.SUFFIXES:
         return tabular.read_table(path, columns)
-    if suffix == ".json":
-        return read_results(path)
     if is_recording(path):
         return read_recording(path)
     if suffix in logs.SUFFIXES:
-        return logs.read_log(path)
+        return logs.read_log(path, log)
     raise UnknownFormat(f"{path}: not a known file of outcomes; give {KNOWN}")
