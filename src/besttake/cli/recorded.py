@@ -84,12 +84,6 @@ def ingest(
         ),
     ] = None,
     group_by: Annotated[str, typer.Option(metavar="COLUMN", help="Column by which tasks are grouped in tables.")] = "",
-    takes: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Best of N takes, from the starts with as many (default: most outcomes)."
-        ),
-    ] = None,
     timeouts: Annotated[
         str, typer.Option(metavar="failures|missing", help="How to count episodes that ran out of time.")
     ] = "failures",
@@ -115,7 +109,7 @@ def ingest(
         raise PlanError(f"--timeouts {timeouts}: give failures or missing")
     result = read(
         list(results), out, policy_name=_policy_names(policy_name or []),
-        columns=named | ({"group": group_by} if group_by else {}), patterns=patterns or (), takes=takes,
+        columns=named | ({"group": group_by} if group_by else {}), patterns=patterns or (),
         timeouts="failures" if timeouts == "failures" else "missing", worth=worth, command=command(),
     )  # fmt: skip
     show(ingested(result), result.to_json(), as_json)

@@ -190,20 +190,15 @@ def _stems(recordings: Sequence[Recording]) -> list[str]:
 def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
     """Drop episodes that another recording also holds, and return notes on them.
 
-    The larger recording keeps them. ``eval_info.json`` replaces the recordings beside it, which lack some episodes.
+    The larger recording keeps them.
     """
     notes = []
-    infos = {recording.origin for recording in recordings if recording.format == "lerobot-eval"}
     order = sorted(range(len(recordings)), key=lambda i: (-len(recordings[i].episodes), recordings[i].path))
     seen: dict[str, str] = {}
     wholes: list[tuple[str, Counter[str]]] = []
     kept: dict[int, Recording] = {}
     for i in order:
         recording, name = recordings[i], Path(recordings[i].path).name
-        if recording.format == "LeRobot data set" and recording.origin in infos:
-            evaluation = Path(recording.origin).parent.name
-            notes.append(f"{evaluation}/recordings: eval_info.json beside it has the same episodes, which count once")
-            continue
         almost = Counter(episode.uid for episode in recording.episodes if episode.uid.startswith("~"))
         if almost and almost.total() == len(recording.episodes):
             whole = next((other for other, held in wholes if almost <= held), None)

@@ -152,14 +152,13 @@ _MOST_FILES = 1_000_000
 def files_under(root: Path) -> Iterator[Path]:
     """Yield the regular files under a directory, sorted by name; links to directories are not followed.
 
-    A LeRobot data set is yielded as a directory, not as the files in it.
+    What lies in a LeRobot data set is no result of an evaluation, and left out.
     """
     seen = 0
     stack = [root]
     while stack:
         directory = stack.pop()
-        if is_data_set(directory):
-            yield directory
+        if _safely((directory / "meta" / "info.json").is_file):
             continue
         try:
             with os.scandir(directory) as scan:
@@ -175,11 +174,6 @@ def files_under(root: Path) -> Iterator[Path]:
                 if seen > _MOST_FILES:
                     raise IngestError(f"{root} holds over {_MOST_FILES} files; name the folder that has the results")
                 yield Path(entry.path)
-
-
-def is_data_set(directory: Path) -> bool:
-    """Whether a directory is a LeRobot data set."""
-    return _safely((directory / "meta" / "info.json").is_file)
 
 
 def check_file(path: Path) -> None:

@@ -6,9 +6,7 @@ write ``EVAL-SUITE-FAMILY-DATE[--NOTE].txt`` and print the same lines; ``example
 Physical-Intelligence/openpi and its forks, which log them with a prefix between the bars of tqdm; and the logs of
 Xiaomi-Robotics. Users describe others with ``--pattern``.
 
-Videos, which are not opened: ``save_rollout_video`` in ``experiments/robot/libero/libero_utils.py`` of openvla/openvla
-(``DATE--episode=3--success=True--task=....mp4``, episodes counted over all tasks);
-``simpler_env/evaluation/maniskill2_evaluator.py`` of simpler-env/SimplerEnv
+Videos, which are not opened: ``simpler_env/evaluation/maniskill2_evaluator.py`` of simpler-env/SimplerEnv
 (``CHECKPOINT/SCENE/CONTROL/ENV/rob_..._rgb_overlay_.../success_obj_episode_3_....mp4``), and its branch for ManiSkill 3
 (``real2sim_eval/MODEL_ENV/gpu_eval_3_success=True.mp4``).
 """
@@ -17,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,7 +35,6 @@ SUFFIXES = (".txt", ".log", ".out", ".err")
 RUN = re.compile(
     r"EVAL-(?P<suite>.+?)-(?P<family>[^-]+)-(?P<time>\d{4}_\d\d_\d\d-\d\d_\d\d_\d\d)(?:--(?P<note>.+?))?(?=\.txt|$)"
 )
-DATE = re.compile(r"\d{4}_\d\d_\d\d-\d\d_\d\d_\d\d")
 _HEAD = 2000
 """A log says something known within so many lines; tqdm's bars and warnings come before."""
 GROUPS = {
@@ -153,21 +150,9 @@ class _Evaluation:
             own["task"], own["start"], None if error and not late else won and not late, error=error, timeout=late,
             policy=self.said.get("policy", ""), seed=self.said.get("seed", ""), env=self.said.get("suite") or env,
             steps=whole(own.get("steps")), env_seed=self.said.get("env_seed", ""), values=tuple(self.values),
-            uid=uid_in_run(len(self.episodes) + 1, own["task"], text),
+            uid=f"{len(self.episodes) + 1}/{own['task']}/{text}",
         ))  # fmt: skip
         self.running = None
-
-
-def uid_in_run(number: int, task: str, success: str) -> str:
-    """An id of an episode that is the same for its log and its video; scripts cut and join the words of a task."""
-    words = re.sub(r"[ \n.]", "_", task.lower())[:40]
-    return f"{number}/{words}/{success}"
-
-
-def uid_of(run: str, episode: str) -> str:
-    """An id of an episode in all runs, which are named by the second in which they began."""
-    date = DATE.search(run)
-    return f"~{date[0] if date else run}/{episode}"
 
 
 def read_log(path: Path, form: LogFormat = LIBERO) -> list[Recording]:
@@ -188,7 +173,7 @@ def read_log(path: Path, form: LogFormat = LIBERO) -> list[Recording]:
         recordings.append(
             Recording(
                 str(path), "OpenVLA log" if match else form.name,
-                tuple(replace(e, uid=uid_of(match[0], e.uid) if match and known else "") for e in one.episodes),
+                tuple(replace(e, uid=f"~{match[0]}/{e.uid}" if match and known else "") for e in one.episodes),
                 evaluation=match[0] if match else "", notes=tuple(notes),
                 server=match["family"] if match else "", origin=f"{place}#{number}",
                 words="/".join([*place.parent.parts, note]), resets="start" if "resets" in one.said else "",
@@ -252,137 +237,50 @@ def _check_wins(path: Path, one: _Evaluation) -> None:
 
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")
-_OPENVLA = re.compile(r"^(?P<run>.+?)--episode=(?P<number>\d{1,9})--success=(?P<won>[^-]+?)--task=(?P<task>.*)$")
 _SIMPLER = re.compile(r"^(?P<won>success|failure)_obj_(?P<start>episode_\d+|[^_]+_[^_]+)(?:_.*)?$")
 _MANISKILL3 = re.compile(r"^(?:cpu|gpu)_eval_(?P<start>-?\d+)_success=(?P<won>[^_]+)$")
 _MODEL_ENV = re.compile(r"^(?P<model>.+)_(?P<env>[A-Za-z0-9]+-v\d+)$")
 
 
 def names_outcome(path: Path) -> bool:
-    """Whether the name of a video says how its episode ended."""
-    if path.suffix.lower() not in VIDEO_SUFFIXES:
-        return False
-    simpler = _SIMPLER.match(path.stem) and path.parent.name.startswith("rob_")
-    return bool(_OPENVLA.match(path.stem) or simpler or _MANISKILL3.match(path.stem))
+    """Whether the name of a video says how its episode of SimplerEnv ended."""
+    return path.suffix.lower() in VIDEO_SUFFIXES and _named_by(path) is not None
 
 
-def read_videos(paths: Iterable[Path], logged: Collection[str] = ()) -> tuple[list[Recording], list[str]]:
-    """Read the evaluations that these videos show; also return a line for each that was left out.
+def _named_by(path: Path) -> re.Match[str] | None:
+    return (_SIMPLER.match(path.stem) if path.parent.name.startswith("rob_") else None) or _MANISKILL3.match(path.stem)
 
-    ``logged`` are the uids of episodes that a log already holds; their videos are ignored.
-    """
-    groups: dict[tuple[str, Path, str], list[Path]] = defaultdict(list)
+
+def read_videos(paths: Iterable[Path]) -> tuple[list[Recording], list[str]]:
+    """Read the evaluations that these videos show; also return a line for each that was left out."""
+    groups: dict[Path, list[Episode]] = defaultdict(list)
+    models, left_out = {}, []
     for path in paths:
-        folder = path.resolve().parent
-        if match := _OPENVLA.match(path.stem):
-            if _uid(match) in logged:
-                continue
-            groups["openvla", folder, match["run"]].append(path)
-        elif _MANISKILL3.match(path.stem):
-            groups["maniskill3", folder, ""].append(path)
-        else:
-            checkpoint = folder.parents[3] if len(folder.parents) > 4 else folder
-            groups["simpler", checkpoint, ""].append(path)
-    recordings, left_out = [], []
-    for (kind, folder, run), videos in sorted(groups.items()):
-        try:
-            recordings.append(_GROUPS[kind](folder, run, videos))
-        except IngestError as error:
-            left_out.append(str(error))
-    return recordings, left_out
-
-
-def _openvla(folder: Path, run: str, videos: Sequence[Path]) -> Recording:
-    """Read OpenVLA's videos. Episodes are numbered over all tasks of equal size, so the number gives the start."""
-    episodes: dict[int, tuple[str, bool | None]] = {}
-    uids = {}
-    for video in videos:
-        match = _OPENVLA.match(video.stem)
+        folder, match = path.resolve().parent, _named_by(path)
         assert match is not None
-        won = outcome_at(f"{video}: its name", match["won"])
-        number, seen = int(match["number"]), (match["task"].partition("--")[0], won)
-        if episodes.setdefault(number, seen) != seen:
-            raise IngestError(f"{folder}: {run} has episode {number} twice, with different outcomes; remove one")
-        uids[number] = _uid(match)
-    numbers = sorted(episodes)
-    if numbers != list(range(1, len(numbers) + 1)):
-        raise IngestError(
-            f"{folder}: {run} has videos of {len(numbers)} of {numbers[-1]} episodes, so their starts are not known;"
-            " give the EVAL-*.txt that was written with them"
+        if match.re is _MANISKILL3:
+            named = _MODEL_ENV.match(folder.name)
+            root, start = folder, match["start"]
+            models[root], task = (named["model"], named["env"]) if named else ("", folder.name)
+        elif len(folder.parents) > 4:
+            root, start = folder.parents[3], f"{folder.name}/{match['start']}"
+            models[root], task = root.name, f"{folder.parts[-4]}/{folder.parts[-2]}"
+        else:
+            left_out.append(f"{path}: not in the folders that SimplerEnv makes (CHECKPOINT/SCENE/CONTROL/ENV/rob_…)")
+            continue
+        groups[root].append(Episode(task, start, outcome_at(f"{path}: its name", match["won"]), env="SimplerEnv"))
+    recordings = []
+    for root, episodes in sorted(groups.items()):
+        again = [at for at, times in Counter((e.task, e.start) for e in episodes).items() if times > 1]
+        if again:  # a second run keeps the first one's videos where outcomes changed
+            left_out.append(
+                f"{root}: {len(again)} starts have several videos (such as {again[0][1]} of {again[0][0]}): results "
+                "of several runs lie in one folder, and which outcomes are of which is not known; keep each run apart"
+            )
+            continue
+        ordered = tuple(sorted(episodes, key=lambda e: (e.task, e.start)))
+        words = "/".join(root.parent.parts)
+        recordings.append(
+            Recording(str(root), "SimplerEnv videos", ordered, server=models[root], origin=str(root), words=words)
         )
-    read = [
-        Episode(task, str(start), episodes[number][1], env="LIBERO", uid=uids[number])
-        for number, (task, start) in zip(numbers, _placed([episodes[n][0] for n in numbers]), strict=True)
-    ]
-    family = run.partition("--")[2]
-    words = "/".join([*folder.parts, DATE.sub("", run)])
-    return Recording(
-        str(folder), "OpenVLA videos", tuple(read), evaluation=run, server=family, origin=f"{folder}/{run}", words=words
-    )
-
-
-def _uid(video: re.Match[str]) -> str:
-    return uid_of(video["run"], uid_in_run(int(video["number"]), video["task"].partition("--")[0], video["won"]))
-
-
-def _placed(tasks: Sequence[str]) -> list[tuple[str, int]]:
-    """The (task, start) of episodes in order. A block longer than all others is several tasks of the same name."""
-    blocks: list[list[int]] = []
-    for i, task in enumerate(tasks):
-        if not blocks or tasks[blocks[-1][0]] != task:
-            blocks.append([])
-        blocks[-1].append(i)
-    trials = min(map(len, blocks[:-1] or blocks))
-    if any(len(block) % trials for block in blocks[:-1]):
-        trials = len(tasks)
-    seen: Counter[str] = Counter()
-    placed = []
-    for block in blocks:
-        for first in range(0, len(block), trials):
-            name = tasks[block[0]]
-            seen[name] += 1
-            label = name if seen[name] == 1 else f"{name} ({seen[name]})"
-            placed += [(label, start) for start in range(len(block[first : first + trials]))]
-    return placed
-
-
-def _simpler(checkpoint: Path, run: str, videos: Sequence[Path]) -> Recording:
-    episodes = []
-    for video in videos:
-        parts = video.resolve().parent.parts[-4:]
-        if len(parts) < 4:
-            raise IngestError(f"{video}: not in the folders that SimplerEnv makes (CHECKPOINT/SCENE/CONTROL/ENV/rob_…)")
-        scene, _, env, pose = parts
-        start, won = _start_and_outcome(_SIMPLER, video)
-        episodes.append(Episode(f"{scene}/{env}", f"{pose}/{start}", won, env="SimplerEnv"))
-    return _named(checkpoint, "SimplerEnv results", episodes, checkpoint.name)
-
-
-def _maniskill3(folder: Path, run: str, videos: Sequence[Path]) -> Recording:
-    named = _MODEL_ENV.match(folder.name)
-    env = named["env"] if named else folder.name
-    episodes = [Episode(env, *_start_and_outcome(_MANISKILL3, video), env="SimplerEnv") for video in videos]
-    return _named(folder, "SimplerEnv videos", episodes, named["model"] if named else "")
-
-
-_GROUPS = {"openvla": _openvla, "maniskill3": _maniskill3, "simpler": _simpler}
-"""What reads the videos of one evaluation."""
-
-
-def _start_and_outcome(pattern: re.Pattern[str], video: Path) -> tuple[str, bool | None]:
-    match = pattern.match(video.stem)
-    assert match is not None
-    return match["start"], outcome_at(f"{video}: its name", match["won"])
-
-
-def _named(folder: Path, kind: str, episodes: list[Episode], model: str) -> Recording:
-    counts = Counter((episode.task, episode.start) for episode in episodes)
-    again = [start for start, number in counts.items() if number > 1]
-    if again:  # a second run keeps the first one's videos where outcomes changed
-        raise IngestError(
-            f"{folder}: {len(again)} starts have several videos (such as {again[0][1]} of {again[0][0]}): the results "
-            "of several runs lie in one folder, and which outcomes are of which is not known; keep each run apart"
-        )
-    ordered = tuple(sorted(episodes, key=lambda e: (e.task, e.start)))
-    words = "/".join(folder.parent.parts)
-    return Recording(str(folder), kind, ordered, server=model, origin=str(folder), words=words)
+    return recordings, left_out

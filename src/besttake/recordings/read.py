@@ -17,16 +17,15 @@ from besttake.recordings.episodes import (
     UnknownFormat,
     check_file,
     files_under,
-    is_data_set,
     kind_of,
 )
-from besttake.recordings.harnesses import is_recording, read_data_set, read_recording, read_results
+from besttake.recordings.harnesses import is_recording, read_recording, read_results
 from besttake.recordings.logs import LIBERO, LogFormat
 
 Columns = Mapping[str, str]
 KNOWN = (
-    "vla-eval's recording or export, lerobot-eval's eval_info.json or recordings, logs and videos of OpenVLA, openpi "
-    "or SimplerEnv, ManiSkill's trajectory JSON, or a table (CSV, Parquet, JSON lines)"
+    "vla-eval's recording or export, lerobot-eval's eval_info.json, a log of OpenVLA, openpi or others (--pattern), "
+    "videos of SimplerEnv, or a table (CSV, Parquet, JSON, JSON lines)"
 )
 _DATABASES = (".sqlite", ".sqlite3", ".db")
 
@@ -50,7 +49,7 @@ def read(
             for file in files_under(path):
                 if leads_out(path, file.absolute()):
                     reading.passed.append(f"{file} is a link that leads out of {path}; name the file itself to read it")
-                elif is_data_set(file) or may_hold_outcomes(file):
+                elif may_hold_outcomes(file):
                     named.setdefault(file, False)
         else:
             check_file(path)
@@ -97,7 +96,7 @@ class _Reading:
             else:
                 self.passed.append(str(error))
             return
-        digest = sha256_of(path) if path.is_file() else str(path.resolve())
+        digest = sha256_of(path)
         # Short logs of two seeds may be equal to the letter.
         first = self.copies.setdefault(f"{digest} {given_name(str(path), self.policies)} {seed_in(str(path))}", path)
         if first == path:
@@ -106,10 +105,8 @@ class _Reading:
             self.repeats.append(f"{path.name} repeats {first.name} and was counted once")
 
     def finish(self) -> None:
-        """Read the outcomes in names of videos, after all logs."""
-        logged = {episode.uid for recording in self.recordings for episode in recording.episodes if episode.uid}
-        videos = {video.resolve(): video for video in sorted(self.videos)}
-        recordings, left_out = logs.read_videos(videos.values(), logged)
+        """Read the outcomes in names of videos."""
+        recordings, left_out = logs.read_videos({video.resolve(): video for video in sorted(self.videos)}.values())
         self.recordings += recordings
         self.passed += left_out
 
@@ -148,8 +145,6 @@ def read_file(path: Path, columns: Columns, log: LogFormat = LIBERO) -> list[Rec
 
 def _read_known(path: Path, columns: Columns, log: LogFormat) -> list[Recording]:
     suffix = kind_of(path)
-    if is_data_set(path):
-        return read_data_set(path)
     if suffix == ".json" and not {"success", "start"} & columns.keys():
         known = read_results(path)
         if known:

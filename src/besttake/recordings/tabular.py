@@ -34,13 +34,15 @@ from besttake.recordings.episodes import (
     whole,
 )
 
+_COUNTS = ("episode", "episode_id", "episode_idx", "episode_index", "episode_ix")
+"""These may count the episodes of a run as well as its starts."""
 NAMES: dict[str, tuple[str, ...]] = {
     "success": ("success", "succeeded", "is_success", "successful", "task_success", "outcome", "result"),
     "task": ("task", "task_name", "task_description", "instruction", "language_instruction", "task_id", "task_idx"),
     "start": (
         "start", "start_index", "start_id", "start_idx", "init_state_id", "init_state_idx", "init_state_index",
-        "init_state", "initial_state", "initial_state_id", "init_id", "init_idx", "init_index", "init", "episode",
-        "episode_id", "episode_idx", "episode_index", "episode_ix", "env_seed",
+        "init_state", "initial_state", "initial_state_id", "init_id", "init_idx", "init_index", "init",
+        "episode_seed", *_COUNTS, "env_seed",
     ),
     "seed": (
         "seed", "policy_seed", "take", "trial", "trial_id", "trial_idx", "repeat", "rollout", "rollout_id", "run",
@@ -64,6 +66,8 @@ _REPEATS = re.compile(r"seed|rep|trial|attempt|rollout|take|run(?:_?(?:id|idx|in
 _LINES = ("jsonl", "ndjson", "json")
 _NUMBERED = {True: "success_episodes", False: "failure_episodes"}
 _ENDED = "episode_successes"
+_ABOUT = ("env_info", "metrics")
+"""What stands in these objects of JSON holds for the episodes beside them, or for the episode itself."""
 _GROOT = "libero_sim/"
 """GR00T's env, which is reset without the initial state of the start (its ``libero_env.py``)."""
 _MOST_NAMES = 10_000
@@ -227,7 +231,10 @@ def _episodes_in(value: Any, above: Row, columns: Mapping[str, str]) -> Iterator
     if not isinstance(value, dict):
         return
     kept = {columns.get("values", "values")}
-    said = {**above, **{k: v for k, v in value.items() if k in kept or not isinstance(v, list | dict)}}
+    inner = [one for name in _ABOUT if isinstance(one := value.get(name), dict)]
+    said = dict(above)
+    for one in (*inner, value):
+        said |= {k: _only(v) for k, v in one.items() if k in kept or not isinstance(_only(v), list | dict)}
     outcomes = {won: value[name] for won, name in _NUMBERED.items() if isinstance(value.get(name), list)}
     ended = value.get(_ENDED)
     if outcomes:
@@ -242,8 +249,13 @@ def _episodes_in(value: Any, above: Row, columns: Mapping[str, str]) -> Iterator
     elif {columns.get("success"), *NAMES["success"]} & value.keys():
         yield said
     else:
-        for inner in value.values():
-            yield from _episodes_in(inner, said, columns)
+        for part in value.values():
+            yield from _episodes_in(part, said, columns)
+
+
+def _only(value: Any) -> Any:
+    """The one value of a list of one, which ManiSkill writes for one env."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _names_in(path: Path, rows: Iterator[tuple[int, Row]]) -> list[str]:
@@ -290,7 +302,7 @@ name it with `columns`, success=NAME and start=NAME (columns: {listed(present, 2
 
 def _other_starts(names: Sequence[str], chosen: Mapping[str, tuple[str, ...]], named: Mapping[str, str]) -> list[str]:
     """Columns that may name the start as well as the chosen one: several count episodes, and the user named none."""
-    if "start" in named or not chosen["start"][0].strip().lower().startswith("episode"):
+    if "start" in named or chosen["start"][0].strip().lower() not in _COUNTS:
         return []
     return [name for name in names if name.strip().lower() in NAMES["start"]]
 

@@ -98,7 +98,6 @@ def ingest(
     policy_name: str | Mapping[str, str] = "",
     columns: Mapping[str, str] | None = None,
     patterns: Sequence[str] = (),
-    takes: int | None = None,
     timeouts: Literal["failures", "missing"] = "failures",
     worth: float = 3.0,
     command: str = "",
@@ -115,7 +114,6 @@ def ingest(
         columns: Columns of a table that have other names, as ``{"success": "won", "start": "scene"}``; ``group`` is
             the column by which tasks are grouped.
         patterns: Regular expressions with named groups for the lines of a log, or one YAML file that holds them.
-        takes: Measure the best of this many takes (default: the number that uses most of the outcomes).
         timeouts: How to count episodes that ran out of time.
         worth: Smallest effect worth acting on, in percentage points.
         command: The command line to record in the result, if there was one.
@@ -139,7 +137,7 @@ def ingest(
         [f"{count(late, 'episode')} ran out of time and count as {'failures' if kept else timeouts}"] if late else []
     )
     with one_thread():
-        result = _result(named, [*how_named, *how_started, *counted, *shared, *notes], takes, worth / 100, command)
+        result = _result(named, [*how_named, *how_started, *counted, *shared, *notes], worth / 100, command)
     directory = Path(out) if out is not None else None
     if directory is not None:
         _write(directory, result, named)
@@ -162,11 +160,8 @@ def _result(recordings: Sequence[Recording], notes: list[str], takes: int | None
         by_env: dict[str, Starts] = defaultdict(dict)
         for key, episodes in own.items():
             by_env[key[0]][key] = episodes
-        made = [
-            _cell(policy, env, by_env[env], takes, worth, resets.get(policy, ""))
-            for env in sorted(by_env, key=_natural)
-        ]
-        every = _cell(policy, "*", own, takes, worth, resets.get(policy, "")) if len(made) > 1 else made[0]
+        made = [_cell(policy, env, by_env[env], worth, resets.get(policy, "")) for env in sorted(by_env, key=_natural)]
+        every = _cell(policy, "*", own, worth, resets.get(policy, "")) if len(made) > 1 else made[0]
         cells += made
         policies.append(every.model_copy(update={"group": "*"}))
     episodes = [episode for recording in recordings for episode in recording.episodes]
@@ -216,18 +211,16 @@ def _column(starts: Starts, value: Callable[[Episode], float | None]) -> F64:
     return table
 
 
-def _chosen_from(counts: I64, takes: int | None) -> int:
-    """From how many takes to choose: ``takes``, or the number with which most outcomes take part."""
-    if takes is not None:
-        return takes
+def _chosen_from(counts: I64) -> int:
+    """From how many takes to choose: the number with which most outcomes take part."""
     return max(range(1, int(counts.max(initial=1)) + 1), key=lambda n: (int((counts >= n).sum()) * (n - 1), n))
 
 
-def _cell(policy: str, env: str, starts: Starts, takes: int | None, worth: float, resets: str) -> Cell:
+def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> Cell:
     """What the outcomes of some starts of a policy tell: headroom only from those with enough of them."""
     outcomes = _column(starts, lambda one: None if one.success is None else float(one.success))
     counts = np.isfinite(outcomes).sum(axis=1)
-    n = _chosen_from(counts, takes)
+    n = _chosen_from(counts)
     enough = counts >= n
     if not enough.any():
         n, enough = 1, counts > 0
