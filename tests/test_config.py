@@ -33,12 +33,6 @@ def test_a_range_in_a_file_is_not_a_number_of_base_sixty(tmp_path: Path) -> None
     assert (plan.starts, plan.seed) == ("20:40", 12)
 
 
-def test_one_take_is_kept_of_all_seeds_unless_best_of_says_otherwise() -> None:
-    assert Plan(policy=("p",), env=("e",), seeds=5).n == 5
-    assert Plan(policy=("p",), env=("e",), seeds=5, best_of=3).n == 3
-    assert Plan(policy=("p",), env=("e",), seeds=1, best_of=1).n == 1
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -44,7 +44,7 @@ def test_the_first_steps_give_no_rate() -> None:
     stage.done, clock.now = 1, 60.0
     assert stage.text() == "takes 1/400 takes"
     stage.done, clock.now = 100, 50.0
-    assert stage.text() == "takes 100/400 takes, 2.0/s, 2 min left"
+    assert stage.text() == "takes 100/400 takes, 2 min left"
 
 
 def test_a_pipe_gets_lines_that_name_the_stage(

@@ -41,6 +41,8 @@ def test_a_misspelt_scheme_is_answered_with_the_nearest() -> None:
         registry.policy("testbet:half")
     with pytest.raises(ComponentError, match="hog:x: hog takes no name after its colon"):
         registry.encoder("hog:x")
+    with pytest.raises(ComponentError, match="install besttake-model-scorers, from contrib/model-scorers"):
+        registry.scorer("judge:http://127.0.0.1:8000?model=m")
 
 
 @pytest.mark.parametrize("family", ["policy", "env", "encoder", "demos", "arm", "scorer"])

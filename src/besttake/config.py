@@ -257,10 +257,6 @@ class Plan(BaseModel):
         None, description="Indexes of the end-effector position in the state, e.g. 0,1,2, if the data does not say."
     )
     trust_remote_code: bool = Field(False, description="Allow checkpoints to run code that they contain.")
-    allow_upload: bool = Field(
-        False,
-        description="Allow scorers to send frames to other machines (judge:https://…). A plan file cannot set this.",
-    )
     workers: Annotated[int | str, BeforeValidator(partial(count, 512))] = Field(
         "auto", description="Simulator processes per replica; auto is one per core, as memory allows."
     )
@@ -416,8 +412,6 @@ def _check_harmless(plan: Plan, keys: set[str], path: Path) -> None:
 
     if "trust_remote_code" in keys and plan.trust_remote_code:
         registry.check_trusted(path, "trust_remote_code: true")
-    if "allow_upload" in keys and plan.allow_upload:
-        raise PlanError(f"{path}: allow_upload: a file may not allow it; give `allow_upload` yourself")
     for key in sorted(keys):
         value = getattr(plan, key, None)
         for text in value if isinstance(value, tuple | list) else (value,):

@@ -95,9 +95,9 @@ def read_json(source: Path | str | bytes, most: int = _LARGEST) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def sealed_json(values: Mapping[str, Any]) -> bytes:
+def sealed_json(values: Mapping[str, Any], indent: int | None = None) -> bytes:
     """``values`` as JSON with a checksum of their own; `read_sealed_json` reads them."""
-    return json.dumps({**values, _SEAL: _sum_of(values)}).encode()
+    return json.dumps({**values, _SEAL: _sum_of(values)}, indent=indent).encode()
 
 
 def read_sealed_json(source: Path | bytes, most: int = _LARGEST) -> dict[str, Any]:

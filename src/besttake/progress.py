@@ -22,9 +22,8 @@ from besttake.arms import BASE
 from besttake.sanitize import printable
 
 _EVERY = 10.0
-_SURE = 3.0
-_ENOUGH = 20
-"""Before so many seconds and steps no rate is shown: the first steps come in bursts, or wait for something to start."""
+_SURE, _ENOUGH = 3.0, 20
+"""Before so many seconds and steps no time is told: the first steps come in bursts, or wait for something to start."""
 Clock = Callable[[], float]
 
 
@@ -41,16 +40,12 @@ class SafeConsole(Console):
 
 
 class Stage:
-    """One stretch of work: ``done`` of ``total`` steps (0: not known yet), and how fast it goes.
-
-    Work that says with its first count how much there is (`reach`) has set up by then, so its time counts from there.
-    """
+    """One stretch of work: ``done`` of ``total`` steps (0: not known yet), timed once the total is known."""
 
     def __init__(self, name: str = "", unit: str = "", total: int = 0, clock: Clock = time.monotonic) -> None:
         self.name, self.unit, self.done, self.total = name, unit, 0, total
         self.draw: Callable[[], None] = lambda: None
         self._clock, self.began = clock, clock()
-        self._counted_from = self.began, 0
 
     def advance(self, count: int = 1) -> None:
         """Note that ``count`` more steps are done."""
@@ -59,29 +54,21 @@ class Stage:
     def reach(self, done: int, total: int) -> None:
         """Note that ``done`` of ``total`` steps are done, as far as one knows now."""
         if not self.done and not self.total:
-            self._counted_from = self._clock(), done
+            self.began = self._clock()
         self.done, self.total = done, total
         self.draw()
 
-    def rate(self) -> float | None:
-        """Steps a second; None while that cannot be told yet."""
-        began, before = self._counted_from
-        took, steps = self._clock() - began, self.done - before
-        return steps / took if took >= _SURE and _enough(steps, self.total) else None
-
     def left(self) -> float | None:
         """Seconds that are left; None where that is not known."""
-        rate = self.rate()
-        return (self.total - self.done) / rate if rate and self.total else None
+        return time_left(self.done, self.total, self._clock() - self.began)
 
     def counted(self) -> str:
         """``library 120/400 frames``."""
         return f"{self.name} {self.done}{f'/{self.total}' if self.total else ''} {self.unit}".rstrip()
 
     def text(self) -> str:
-        """``library 120/400 frames, 12.1/s, 23 s left``."""
-        rate = self.rate()
-        return ", ".join(filter(None, (self.counted(), f"{rate:.1f}/s" if rate else "", duration(self.left()))))
+        """``library 120/400 frames, 23 s left``."""
+        return ", ".join(filter(None, (self.counted(), duration(self.left()))))
 
 
 @dataclass
@@ -114,11 +101,12 @@ class RunProgress:
         try:
             yield stage
         finally:
-            self._played += self._playing()
+            self._played = self._seconds()
             self.stage, self._plays = None, False
 
-    def _playing(self) -> float:
-        return self.clock() - self.stage.began if self.stage is not None and self._plays else 0.0
+    def _seconds(self) -> float:
+        """How long takes have been played."""
+        return self._played + (self.clock() - self.stage.began if self.stage is not None and self._plays else 0.0)
 
     def saw(self, policy: str, arm: str, success: bool | None) -> None:
         """Count a take; single takes of the arm base estimate pass@1 of their policy."""
@@ -132,10 +120,7 @@ class RunProgress:
         """Seconds for the takes to come; None while nobody can tell."""
         if self.done >= self.total:
             return self.stage.left() if self.stage is not None else None
-        played = self._played + self._playing()
-        if played < _SURE or not _enough(self.done, self.total):
-            return None
-        return (self.total - self.done) * played / self.done
+        return time_left(self.done, self.total, self._seconds())
 
     def doing(self) -> str:
         """The stage that is going on: ``takes testbed:half``, ``scores 12/90 takes``; empty between two."""
@@ -150,9 +135,11 @@ class RunProgress:
         return ", ".join(filter(None, (self.doing(), counted, single, duration(self.left()))))
 
 
-def _enough(done: int, total: int) -> bool:
-    """Whether so many steps tell how fast the others will be."""
-    return done >= max(1, min(_ENOUGH, total // 5))
+def time_left(done: int, total: int, took: float) -> float | None:
+    """Seconds for what is left when ``done`` of ``total`` took so long; None before that tells how fast it goes."""
+    return (
+        (total - done) * took / done if took >= _SURE and done >= max(1, min(_ENOUGH, total // 5)) and total else None
+    )
 
 
 def duration(seconds: float | None) -> str:
@@ -206,32 +193,27 @@ class Reporter:
     @contextmanager
     def _shown(self, progress: Stage | RunProgress) -> Iterator[None]:
         """Move a bar whenever ``progress`` draws, or print a line now and then where there is no terminal."""
-        if self.shown and self.console.is_terminal:
-            with Progress(BarColumn(20), _Text(progress.text), console=self.console, transient=True) as bar:
-                task = bar.add_task("", total=None)
-                progress.draw = lambda: bar.update(task, completed=progress.done, total=progress.total or None)
-                yield
-        else:
-            progress.draw = _Lines(progress.text).show if self.shown else lambda: None
+        printed = time.monotonic()
+
+        def line() -> None:
+            nonlocal printed
+            if self.shown and time.monotonic() - printed >= _EVERY:
+                printed = time.monotonic()
+                print(printable(progress.text()), file=sys.stderr, flush=True)
+
+        if not self.shown or not self.console.is_terminal:
+            progress.draw = line
+            yield
+            return
+        with Progress(BarColumn(20), _Text(progress.text), console=self.console, transient=True) as bar:
+            task = bar.add_task("", total=None)
+            progress.draw = lambda: bar.update(task, completed=progress.done, total=progress.total or None)
             yield
 
 
 def as_reporter(progress: bool | Reporter) -> Reporter:
     """The reporter itself, or one that shows progress (True) or nothing (False)."""
     return progress if isinstance(progress, Reporter) else Reporter(progress)
-
-
-class _Lines:
-    """Prints a line every ten seconds, where there is no terminal to draw a bar on."""
-
-    def __init__(self, text: Callable[[], str]) -> None:
-        self._text, self._printed = text, time.monotonic()
-
-    def show(self) -> None:
-        now = time.monotonic()
-        if now - self._printed >= _EVERY:
-            self._printed = now
-            print(printable(self._text()), file=sys.stderr, flush=True)
 
 
 class _Text(ProgressColumn):

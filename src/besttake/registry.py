@@ -43,7 +43,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "policies": {
         "testbed": "besttake.testbed.policy:make",
         "lerobot": "besttake.policies.lerobot:make",
-        "openvla": "besttake.policies.openvla:make",
         "openpi": "besttake.policies.remote:make_openpi",
         "vla-eval": "besttake.policies.remote:make_vla_eval",
         "flow": "besttake.policies.flow:make",
@@ -63,8 +62,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dinov2": "besttake.encoders.pretrained:make_dinov2",
         "siglip": "besttake.encoders.pretrained:make_siglip",
         "hf": "besttake.encoders.pretrained:make_hf",
-        "timm": "besttake.encoders.pretrained:make_timm",
-        "efficientnet-lite0": "besttake.encoders.pretrained:make_efficientnet",
     },
     "demos": {
         "testbed": "besttake.testbed.demos:make",
@@ -91,17 +88,18 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "consensus": "besttake.scorers.frames:Consensus",
         "self": "besttake.scorers.own:make",
         "last": "besttake.scorers.frames:make_last",
-        "progress": "besttake.scorers.frames:Progress",
-        "dtw": "besttake.scorers.frames:Warping",
         "actions": "besttake.scorers.motion:make_actions",
         "smoothness": "besttake.scorers.motion:Smoothness",
         "state": "besttake.scorers.motion:FinalState",
         "classifier": "besttake.scorers.classifier:make",
-        "judge": "besttake.scorers.judge:make",
-        "lerobot-reward": "besttake.scorers.lerobot_reward:make",
     },
 }
 
+_PLUGINS = {
+    "libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers",
+    "openvla": "openvla",
+}  # fmt: skip
+"""Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
 _ONE_OF = {
     "policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations", "arms": "arm",
     "scorers": "scorer",
@@ -286,8 +284,8 @@ def make(group: str, named: str | FromFile, **options: Any) -> Any:
     with one_clear_error(f"{text}: {{}}"):
         component = factory(**options)
         _check_member(group, text, component)
-    if uri.scheme == "python" and group in ("policies", "envs"):
-        _tell_versions_apart(component)
+    if uri.scheme in ("python", "gym") and group in ("policies", "envs"):
+        _tell_versions_apart(uri, component)
     if uri.scheme == "python" and uri.rest.startswith("__main__:"):
         _check_seen_elsewhere(group, text, component)
     return component
@@ -316,25 +314,21 @@ def _check_member(group: str, text: str, component: Any) -> None:
         raise ComponentError(f"{text}: this made a {has} whose spec has no name, as that of every {_ONE_OF[group]} has")
 
 
-def _tell_versions_apart(component: Any) -> None:
-    """Give a user's own policy or env without a fingerprint that of its file: what an older version of it did must not
-    be taken for its own."""
+def _tell_versions_apart(uri: Uri, component: Any) -> None:
+    """Give a user's own policy or env that has no fingerprint that of its file, and add it to that of a Gymnasium env:
+    what an older version of it did must not be taken for its own."""
     spec, module = getattr(component, "spec", None), type(component).__module__
+    known = getattr(spec, "fingerprint", None)
+    if uri.scheme == "gym":
+        module, colon, _ = uri.rest.partition(":")
+        if not colon or _installed(module.partition(".")[0]):  # an installed package has a version
+            return
+    elif known != "":
+        return
     code = "" if module.partition(".")[0] == __package__ else hash_of_code(module)
-    if is_dataclass(spec) and getattr(spec, "fingerprint", None) == "" and code:
+    if is_dataclass(spec) and code:
         with suppress(AttributeError):  # a spec that is computed says itself what it is
-            component.spec = replace(cast(Any, spec), fingerprint=code)
-
-
-def fingerprint_of_code(text: str) -> str:
-    """A hash of the user's own module in ``python:MODULE:NAME`` or ``gym:MODULE:ID``, which has been imported.
-
-    Empty where the URI names none, or that of an installed package, which has a version.
-    """
-    uri = Uri.parse(text)
-    module, colon, _ = uri.rest.partition(":")
-    own = uri.scheme in ("python", "gym") and colon and not _installed(module.partition(".")[0])
-    return hash_of_code(module) if own else ""
+            component.spec = replace(cast(Any, spec), fingerprint=f"{known}{code}")
 
 
 def hash_of_code(module: str) -> str:
@@ -369,6 +363,8 @@ def check_scheme(group: str, text: str) -> None:
     if scheme not in (*known, "python"):
         near = get_close_matches(scheme, known, n=1)
         hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}; your own: python:MODULE:NAME"
+        if scheme in _PLUGINS:
+            hint = f"install besttake-{_PLUGINS[scheme]}, from contrib/{_PLUGINS[scheme]} in BestTake's repository"
         raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
 
 

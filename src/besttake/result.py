@@ -442,6 +442,12 @@ class Result(_Model):
         """Write the result to a JSON file."""
         path.write_text(self.to_json())
 
+    @property
+    def undecided(self) -> bool:
+        """Whether any policy's verdict is open, or leaves a question open."""
+        verdicts = [policy.verdict for policy in self.policies if policy.verdict is not None]
+        return any("open" in (one.answer, *(answer.answer for answer in one.answers.values())) for one in verdicts)
+
     def plot(self) -> Figure | None:
         """Draw gain against headroom over all cells as an SVG figure; None if no cell has both."""
         from besttake.reporting import figures

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from besttake.errors import BestTakeError, ComponentError, RunError, one_line
+from besttake.errors import BestTakeError, ComponentError, one_line
 from besttake.measure.partial import ROUNDS, fixed_cells, partial_cell, read_round, settings_of
 from besttake.reporting.html import report_page
 from besttake.reporting.live import State, live_page
@@ -84,7 +83,7 @@ class RunPage:
             rows = self._rows()
             if self._finished(rows):
                 result = Result.load(self.directory / "result.json")
-                takes = page_takes(self.directory, result.cells, result.policies)
+                takes = page_takes(self.directory, result.cells)
                 return report_page(result, takes, stamp)
             return self._unfinished(rows, stamp)
         except Exception as error:  # a run directory can hold anything: say so instead of hanging up
@@ -95,13 +94,8 @@ class RunPage:
     def _rows(self) -> Mapping[TakeKey, Row]:
         if not (self.directory / table.NAME).is_file():
             return {}
-        try:
-            content = table.snapshot(self.directory)
-        except sqlite3.Error as error:
-            if "no such table" in str(error):  # it is being made
-                return {}
-            raise RunError(f"{self.directory / table.NAME} cannot be read ({one_line(error, 100)})") from None
-        return content.rows
+        with table.explained(self.directory):
+            return table.snapshot(self.directory)[0]
 
     def _finished(self, rows: Mapping[TakeKey, Row]) -> bool:
         """Whether the run has a result of all its takes, and nobody is at work on it."""
@@ -131,7 +125,7 @@ class RunPage:
         )  # fmt: skip
         takes = nothing
         with suppress(BestTakeError, OSError):  # files of takes come and go while the run is at work
-            takes = page_takes(self.directory, [one.cell for one in cells], (), _FILMS)
+            takes = page_takes(self.directory, [one.cell for one in cells], _FILMS)
         return live_page(self.name, state, takes, stamp)
 
     def _phase(self) -> str:

@@ -91,10 +91,9 @@ def test_a_library_is_built_shown_and_checked(
     out = str(tmp_path / "library")
     assert call(monkeypatch, "library", "build", "testbed:drawer", "-o", out, "--max-demos", "3", "-q") == 0
     assert "3 demonstrations" in capsys.readouterr().out
-    assert call(monkeypatch, "library", "show", out, "--json", "--contact-sheets", str(tmp_path / "sheets")) == 0
+    assert call(monkeypatch, "library", "show", out, "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["demos"] == 3
-    assert len(list((tmp_path / "sheets").glob("*.png"))) == 3
     assert call(monkeypatch, "library", "check", out) == 0
     assert "is whole" in capsys.readouterr().out.replace("\n", " ")
     (tmp_path / "library" / "embeddings.npy").write_bytes(b"x")
@@ -108,7 +107,7 @@ def test_strict_exits_with_3_while_a_verdict_is_open(
     plan = ["--policy", "testbed:half", "--env", "testbed:drawer", "--starts", "1", "--seeds", "2", "--arms", "base"]
     plan += ["--demos-per-task", "4", "--probe-states", "0", "--workers", "1"]
     assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "-q", "--strict") == 3
-    assert "Not decided yet" in capsys.readouterr().out
+    assert "not decided" in capsys.readouterr().out
     assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["cells"][0]["group"] == "drawer"
 

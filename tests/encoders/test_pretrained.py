@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from besttake import registry
 from besttake.encoders.pretrained import HALF, preprocess
-from besttake.errors import ComponentError, MissingExtra
+from besttake.errors import MissingExtra
 
 without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
 
 
 @without_torch
-@pytest.mark.parametrize("uri", ["dinov2+siglip", "dinov2", "siglip", "hf:org/name", "timm:vit", "efficientnet-lite0"])
+@pytest.mark.parametrize("uri", ["dinov2+siglip", "dinov2", "siglip", "hf:org/name"])
 def test_a_missing_library_names_the_extra(uri):
     with pytest.raises(MissingExtra, match=r"pip install 'besttake\["):
         registry.encoder(uri)
@@ -30,10 +29,3 @@ def test_preprocessing_squeezes_the_whole_frame_and_scales_it():
     assert got.dtype == np.float32
     np.testing.assert_allclose(got[0, 0, 4], [-1, -1, -1, -1, 1, 1, 1, 1], atol=0.2)
     np.testing.assert_array_equal(preprocess(np.full((1, 8, 8, 3), 255, np.uint8), 8, HALF, HALF), 1)
-
-
-def test_weights_in_a_directory_are_not_unpickled(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"architecture": "resnet18"}')
-    (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    with pytest.raises(ComponentError, match="no pickle is read"):
-        registry.encoder(f"timm:local-dir:{tmp_path}")

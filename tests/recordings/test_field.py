@@ -86,7 +86,8 @@ def test_one_take_each_of_two_policies_is_worth_more_than_two_of_the_better_one(
     best = plus.result.pools[0]
     assert set(best.policies) == {"pi05", "cosmos"}
     assert best.best == "pi05"
-    assert (best.each.value, best.alone.value) == (pytest.approx(each), pytest.approx(0.889, abs=0.0005))
+    assert best.alone.value == pytest.approx(0.889, abs=0.0005)
+    assert best.each.value == pytest.approx(each)
     assert best.each.value == pytest.approx(0.92, abs=0.0005)
 
 
@@ -228,11 +229,11 @@ def test_a_log_is_described_by_patterns_and_a_refusal_says_what_did_not_fit(tmp_
         ingest(log)
     pattern = r"Episode (?P<start>\d+): (?P<success>\w+) \(steps=(?P<steps>\d+)"
     (cell,) = ingest(log, patterns=[pattern]).result.policies
-    assert (cell.starts, numbers(cell)[0]) == (20, pytest.approx(60.0))
+    assert (cell.starts, round(numbers(cell)[0])) == (20, 60)
     (tmp_path / "format.yaml").write_text(f"name: mine\nfirst: 1\npatterns:\n- '{pattern}'\n")
     (recording,) = ingest(log, patterns=[str(tmp_path / "format.yaml")]).recordings
     assert [episode.start for episode in recording.episodes][:2] == ["0", "1"]
-    with pytest.raises(IngestError, match="it needs start and success"):
+    with pytest.raises(IngestError, match="names the groups start; it needs"):
         ingest(log, patterns=["(?P<start>x)"])
 
 

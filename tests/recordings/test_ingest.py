@@ -92,6 +92,7 @@ def test_lerobot_eval_gives_a_cell_per_suite_and_says_how_episodes_were_paired()
     assert cell.headroom is not None
     assert cell.headroom.pass_1.value == pytest.approx(np.mean(rates))
     assert any("paired by their place" in note for note in result.notes)
+    assert not any("paired by their place" in note for note in ingest(INFOS[0]).result.notes)
 
 
 def test_the_older_eval_info_pairs_by_the_recorded_seed(tmp_path: Path) -> None:

@@ -10,13 +10,11 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from besttake import registry
-from besttake.core.search import Trace
 from besttake.demos.build import build
 from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError
 from besttake.scorers.base import Footage
-from besttake.scorers.frames import advance, warped
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
@@ -24,7 +22,7 @@ from besttake.takes.take import Film, Take
 from besttake.testing import check_scorer
 from besttake.testing.methods import _footage, _Squares
 
-PLAIN = ["consensus", "last", "progress", "dtw", "actions?steps=3", "smoothness", "state"]
+PLAIN = ["consensus", "last", "actions?steps=3", "smoothness", "state"]
 
 
 @pytest.fixture(scope="module")
@@ -104,49 +102,6 @@ def test_last_is_the_likeness_of_the_last_frames_to_the_last_frames(takes: list[
         for window, value in zip(take.windows[:2], values[:2], strict=True):
             own = take.embeddings[window][-2:]  # type: ignore[index]
             assert value == pytest.approx((own @ ends.T).max(axis=1).mean(), abs=1e-6)
-
-
-def least_squares(p: np.ndarray) -> np.ndarray:
-    """The closest non-decreasing sequence, by its max-min formula."""
-    n = len(p)
-    return np.array([max(min(p[a : b + 1].mean() for b in range(t, n)) for a in range(t + 1)) for t in range(n)])
-
-
-def test_progress_is_the_end_of_the_closest_monotone_sequence_less_the_disorder() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        p = rng.random(int(rng.integers(1, 12)))
-        q = least_squares(p)
-        assert advance(p) == pytest.approx(q[-1] - np.sqrt(np.mean((p - q) ** 2)))
-    assert advance(np.linspace(0, 1, 9)) == pytest.approx(1.0)
-    assert advance(np.linspace(1, 0, 9)) < advance(np.linspace(0, 0.5, 9)) < advance(np.linspace(0, 1, 9))
-    assert np.isnan(advance(np.array([])))
-
-
-def test_progress_reads_the_phase_of_the_nearest_frame(takes: list[Footage], squares: Library) -> None:
-    view = squares.view("check")
-    frames = np.array([0, 4, 9, 12])  # of the first demonstration, whose ten frames are 0 to 9, and of the second
-    take = Footage(
-        np.arange(4, dtype=np.int32), (np.ones(4, bool),), (4,), nearest=Trace(np.ones(4, np.float32), frames)
-    )
-    (score,) = registry.scorer("progress").score([take], view)
-    assert score.values[0] == pytest.approx(advance(np.array([0, 4 / 9, 1, 2 / 10])))
-
-
-def test_warping_is_the_cheapest_of_all_monotone_paths() -> None:
-    rng = np.random.default_rng(1)
-    take, demo = rng.normal(size=(4, 3)).astype(np.float32), rng.normal(size=(3, 3)).astype(np.float32)
-    cost = 1 - take.astype(np.float64) @ demo.T.astype(np.float64)
-
-    def cheapest(t: int, u: int) -> float:
-        if t == 0 and u == 0:
-            return float(cost[0, 0])
-        ways = [cheapest(a, b) for a, b in ((t - 1, u), (t - 1, u - 1), (t, u - 1)) if a >= 0 and b >= 0]
-        return float(cost[t, u]) + min(ways)
-
-    got = warped(take, demo, [1, 3, 4, 0])
-    assert got[:3] == pytest.approx([cheapest(0, 2) / 4, cheapest(2, 2) / 6, cheapest(3, 2) / 7])
-    assert np.isnan(got[3])
 
 
 @pytest.fixture(scope="module")

@@ -83,16 +83,6 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path: Path, how: sign
     assert all(gone(pid) for pid in pids)
 
 
-def test_ctrl_c_is_left_to_the_parent() -> None:
-    pool = WorkerPool(1)
-    pool.map(toy.halved, [2])
-    (pid,) = pool.pids
-    os.kill(pid, signal.SIGINT)
-    assert pool.map(toy.halved, [4]) == [2]
-    assert pool.pids == [pid]
-    pool.close()
-
-
 def test_a_worker_that_dies_idle_is_replaced() -> None:
     pool = WorkerPool(2)
     pool.map(toy.halved, [2, 4])

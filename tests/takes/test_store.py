@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import sqlite3
@@ -19,7 +17,6 @@ from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Extent, Manifest
 from besttake.takes.store import Store
 from besttake.takes.take import Film, Take
-from besttake.takes.take_table import TakeTable, explained
 from besttake.verbs.runs import summarise
 
 MANIFEST = Manifest(
@@ -116,23 +113,10 @@ def test_a_second_writer_is_refused_by_name_of_the_first(tmp_path: Path) -> None
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    Store.write(tmp_path / "run", MANIFEST).close()
-    path = tmp_path / "run" / "run.json"
-    newer = {**json.loads(path.read_text()), "schema": 99}
-    del newer["sha256"]
-    newer["sha256"] = hashlib.sha256(json.dumps(newer, sort_keys=True).encode()).hexdigest()
-    path.write_text(json.dumps(newer))
-    keep_copy(tmp_path / "run", json.dumps(newer))
+    Store.write(tmp_path / "run", MANIFEST.model_copy(update={"schema_version": 99})).close()
     for open_it in (lambda: Store.open(tmp_path / "run"), lambda: Store.write(tmp_path / "run", MANIFEST)):
         with pytest.raises(RunError, match="newer BestTake"):
             open_it()
-
-
-def keep_copy(run: Path, text: str) -> None:
-    """Put ``text`` in the place of the table's copy of run.json, as its author would."""
-    writer = TakeTable(run)
-    writer.keep_copy("run.json", text.encode())
-    writer.close()
 
 
 def planned(starts: list[int]) -> Manifest:
@@ -173,7 +157,7 @@ def test_a_damaged_table_is_one_clear_line_and_is_made_anew_from_the_takes(tmp_p
         bad |= {"schema": data.replace(b"CREATE TABLE", b"\xbbREATE TABLE"), "column": data.replace(b"_step", b"_stop")}
         middle = data[: len(data) // 2] + bytes(2000) + data[len(data) // 2 + 2000 :]
         database.write_bytes(bad.get(damage, middle))
-    with pytest.raises(BestTakeError, match=r"takes.sqlite (is damaged|cannot be used)|no takes yet") as caught:
+    with pytest.raises(BestTakeError, match=r"takes.sqlite is damaged|cannot use") as caught:
         Store.open(tmp_path / "run")
     assert "\n" not in str(caught.value)
     with Store.write(tmp_path / "run", MANIFEST) as store:
@@ -188,7 +172,6 @@ def test_a_damaged_table_is_one_clear_line_and_is_made_anew_from_the_takes(tmp_p
 
 def edit(run: Path, statement: str) -> None:
     with closing(sqlite3.connect(run / "takes.sqlite")) as db:
-        db.execute("pragma ignore_check_constraints = on")
         db.execute(statement)
         db.commit()
 
@@ -198,7 +181,6 @@ def edit(run: Path, statement: str) -> None:
     [
         "update takes set success = 1 - success where seed = 3",
         "update takes set policy = 'q' where seed = 3",
-        "update takes set status = x'00ff' where seed = 3",
         "update takes set sha256 = 'f' || substr(sha256, 2) where seed = 3",
         "update takes set checksum = null, success = 1 - success where seed = 3",
     ],
@@ -212,32 +194,10 @@ def test_a_changed_row_is_never_believed_and_comes_back_from_its_file(tmp_path: 
     edit(run, statement)
     with pytest.raises(RunError, match=r"takes.sqlite is damaged \(1 rows are not what was written\)"):
         Store.open(run)
-    assert summarise(run).damaged == 1
     with Store.write(run, MANIFEST) as store:
         assert "damaged" in store.mended[0]
         assert store.rows() == rows
         assert store.digest() == digest
-
-
-def test_a_changed_row_whose_file_is_damaged_too_is_dropped(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with Store.write(run, MANIFEST) as store:
-        bad, good = store.add(make_take(seed=0)), store.add(make_take(seed=1))
-    edit(run, "update takes set success = 1 - success where seed = 0")
-    path = run / str(bad.file)
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with Store.write(run, MANIFEST) as store:
-        assert store.rows() == [good]
-
-
-def test_a_file_under_another_takes_name_is_not_taken_in(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with Store.write(run, MANIFEST) as store:
-        one, two = store.add(make_take(seed=0)), store.add(make_take(seed=1))
-        store.forget([one])
-    (run / str(one.file)).write_bytes((run / str(two.file)).read_bytes())
-    with Store.write(run, MANIFEST) as store:
-        assert store.rows() == [two]
 
 
 @pytest.mark.parametrize("what", ["take", "folder", "takes"])
@@ -264,27 +224,6 @@ def test_what_stands_in_the_place_of_a_take_is_moved_aside(tmp_path: Path, what:
     assert what != "take" or list(run.glob("takes/*/*.aside/thesis.tex"))
 
 
-@pytest.mark.parametrize("damage", ["flip", "gone", "nested", "list"])
-def test_a_damaged_manifest_is_restored_from_its_copy(tmp_path: Path, damage: str) -> None:
-    run = tmp_path / "run"
-    with Store.write(run, MANIFEST) as store:
-        store.claim("policy p", "abc")
-        store.add(make_take())
-    path = run / "run.json"
-    before = path.read_bytes()
-    path.unlink()
-    if damage != "gone":
-        bad = {"flip": before.replace(b'"seed": 0', b'"seed": 1'), "nested": b"[" * 100_000, "list": b"[1]"}
-        path.write_bytes(bad[damage])
-    with Store.open(run) as store:
-        assert store.manifest.identity == {"seed": 0, "policy p": "abc"}
-    with pytest.raises(RunError, match="another plan"):
-        Store.write(run, MANIFEST.model_copy(update={"identity": {"seed": 1}}))
-    with Store.write(run, MANIFEST) as store:
-        assert store.mended == ["run.json was damaged and is restored from its copy"]
-    assert path.read_bytes() == before
-
-
 def test_a_writer_killed_before_its_first_manifest_was_whole_leaves_a_directory_that_goes_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "takes").mkdir(parents=True)
@@ -300,7 +239,6 @@ def test_takes_without_any_manifest_are_refused(tmp_path: Path) -> None:
     with Store.write(run, MANIFEST) as store:
         store.add(make_take())
     (run / "run.json").unlink()
-    edit(run, "delete from copies")
     with pytest.raises(RunError, match="has takes but no run.json"):
         Store.write(run, MANIFEST)
 
@@ -377,7 +315,6 @@ def test_rows_that_were_deleted_are_missed_by_readers_and_restored_by_writers(tm
     assert not (run / "takes.sqlite-wal").exists()
     with pytest.raises(RunError, match=f"takes.sqlite is damaged \\({gone} rows"):
         Store.open(run)
-    assert summarise(run).damaged == gone
     with Store.write(run, MANIFEST) as store:
         assert [row.identity for row in store.rows()] == [row.identity for row in rows]
     Store.open(run).close()
@@ -435,14 +372,6 @@ def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path: Path) -> No
     assert sorted(p.name for p in tmp_path.iterdir()) == ["thesis.tex"]
 
 
-def test_what_a_killed_writer_left_half_written_is_swept_away(tmp_path: Path) -> None:
-    Store.write(tmp_path / "run", MANIFEST).close()
-    stray = tmp_path / "run" / "takes" / "x.take.tmp"
-    stray.write_bytes(b"half")
-    Store.write(tmp_path / "run", MANIFEST).close()
-    assert not stray.exists()
-
-
 @pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="makes a small tmpfs, which needs root")
 def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None:
     small = tmp_path / "small"
@@ -467,32 +396,16 @@ def test_a_full_disk_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None
         subprocess.run(["umount", str(small)], check=True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        '{"schema": 1, "extent": 3}',
-        '{"schema": 1e999}',
-        "[" * 99999,
-    ],
-)
-def test_a_damaged_manifest_without_a_copy_is_one_clear_line(tmp_path: Path, text: str) -> None:
-    Store.write(tmp_path / "run", MANIFEST).close()
-    edit(tmp_path / "run", "delete from copies")
-    (tmp_path / "run" / "run.json").write_text(text)
-    with pytest.raises(RunError, match=r"run.json is damaged .*choose another directory") as caught:
-        Store.open(tmp_path / "run")
-    assert "\n" not in str(caught.value)
-
-
 def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="choose another directory"):
         Store.write(tmp_path / "file" / "run", MANIFEST)
 
 
-def test_a_read_error_is_not_told_as_a_full_disk(tmp_path: Path) -> None:
-    error = sqlite3.OperationalError("disk I/O error")
-    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_READ
-    with pytest.raises(BestTakeError, match="takes.sqlite cannot be used .*look after the disk"), explained(tmp_path):
-        raise error
+@pytest.mark.parametrize("text", ["[1]", "{}", "[" * 100_000, '{"schema": 2, "plan": {"seed": 1}}'])
+def test_a_damaged_manifest_is_one_clear_line(tmp_path: Path, text: str) -> None:
+    Store.write(tmp_path / "run", MANIFEST).close()
+    (tmp_path / "run" / "run.json").write_text(text)
+    for open_it in (lambda: Store.open(tmp_path / "run"), lambda: Store.write(tmp_path / "run", MANIFEST)):
+        with pytest.raises(RunError, match="run.json is damaged .*; choose another directory"):
+            open_it()

@@ -17,34 +17,25 @@ from besttake.takes.key import Row, TakeKey
 ROW = Row(TakeKey("p", "e", "t", 0, "base", 0), "error", None, None, 0, 0, None, 0, None, "boom", 0.0)
 
 
-def test_a_view_without_end_in_the_place_of_the_table_is_refused(tmp_path: Path) -> None:
-    columns = ", ".join(f"i as {name}" for name in (*table._FIELDS, "checksum"))
-    with closing(sqlite3.connect(tmp_path / table.NAME)) as db:
-        endless = "with recursive n(i) as (select 0 union all select i + 1 from n limit 100000)"
-        db.execute(f"create view TAKES as {endless} select {columns} from n")
-        db.commit()
-    with pytest.raises(sqlite3.DatabaseError, match="it has a view, which no run has"):
-        table.snapshot(tmp_path)
-
-
 @pytest.mark.parametrize(
-    ("kind", "made"),
+    "made",
     [
-        ("trigger", "create trigger drops after insert on takes begin delete from takes where start = new.start; end"),
-        ("index", "create index slow on takes (length(hex(zeroblob(start + 100000000))))"),
+        "create view more as with recursive n(i) as (select 0 union all select i + 1 from n) select i from n",
+        "create trigger drops after insert on takes begin delete from takes where start = new.start; end",
+        "create index slow on takes (length(hex(zeroblob(start + 100000000))))",
     ],
 )
-def test_what_would_act_when_a_take_is_added_is_refused_and_mended(tmp_path: Path, kind: str, made: str) -> None:
+def test_what_no_run_has_is_refused_and_mended(tmp_path: Path, made: str) -> None:
     with closing(table.TakeTable(tmp_path)) as own:
         own._db.execute(made)
-    with pytest.raises(sqlite3.DatabaseError, match=f"it has a {kind}, which no run has"):
+    with pytest.raises(sqlite3.DatabaseError, match="not a table of takes"):
         table.snapshot(tmp_path)
-    with pytest.raises(sqlite3.DatabaseError, match=f"it has a {kind}, which no run has"):
+    with pytest.raises(sqlite3.DatabaseError, match="not a table of takes"):
         table.TakeTable(tmp_path)
     table.remove(tmp_path)
     with closing(table.TakeTable(tmp_path)) as own:
         own.add([ROW])
-        assert table.snapshot(tmp_path).rows == {ROW.key: ROW}
+        assert table.snapshot(tmp_path) == ({ROW.key: ROW}, 0)
 
 
 ODD = [
@@ -65,8 +56,7 @@ def test_a_row_of_types_that_no_take_has_is_torn_though_its_checksum_is_right(
         marks = ", ".join("?" * (len(line) + 1))
         own._db.execute(f"insert into takes ({table._COLUMNS}) values ({marks})", [*line, table._checksum(line)])
         own._db.commit()
-    content = table.snapshot(tmp_path)
-    assert (content.rows, content.torn) == ({}, 1)
+    assert table.snapshot(tmp_path) == ({}, 1)
 
 
 def test_a_pipe_in_the_place_of_the_table_is_not_opened(tmp_path: Path) -> None:
@@ -97,6 +87,6 @@ def test_a_table_is_closed_only_when_nobody_writes_into_it(tmp_path: Path) -> No
     for thread in threads:
         thread.join()
     assert not too_soon
-    assert table.snapshot(tmp_path).rows == {ROW.key: ROW}
+    assert table.snapshot(tmp_path)[0] == {ROW.key: ROW}
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         own.add([ROW])

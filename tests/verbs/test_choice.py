@@ -22,7 +22,7 @@ from besttake.demos.library import Library, events_of
 from besttake.demos.resolve import open_or_build
 from besttake.errors import RunError
 from besttake.progress import Reporter
-from besttake.reporting import tables, words
+from besttake.reporting import words
 from besttake.result import Result
 from besttake.takes.manifest import Manifest
 from besttake.verbs.diagnose import choice as module
@@ -30,7 +30,6 @@ from besttake.verbs.diagnose.check import ANGLES, FIRST, NOISES, PRIORS, CheckSe
 from besttake.verbs.diagnose.choice import check_for, choose, config_of
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.setup import open_envs
-from besttake.verbs.probe import probe
 
 QUICK = {"env": "testbed:pick", "demos_per_task": 8, "check_states": 24}
 
@@ -76,11 +75,6 @@ def test_a_demonstration_is_never_answered_by_itself(library: Library, check: Re
     frame = next(one for one in check.tried if one.config.rule == "frame")
     assert frame.chunk.value is not None
     assert frame.chunk.value > 0.2
-
-
-def test_the_same_check_gives_the_same_numbers_again(library: Library, check: RetrievalCheck) -> None:
-    policy = registry.policy("testbed:half")
-    assert check_retrieval_of(policy, library, registry.env("testbed:pick").spec.tasks, CheckSettings(24)) == check
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, check: RetrievalCheck) -> list[CheckSettings]:
@@ -275,13 +269,3 @@ def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path,
     with pytest.raises(RunError, match="holds another plan"):
         diagnose(load_plan(None, {**plan, "rule": "next"}), run)
     assert diagnose(load_plan(None, plan), run).digest == result.digest
-
-
-def test_probe_tells_it_before_a_take_is_spent(cache: Path, tmp_path: Path) -> None:
-    plan = load_plan(None, {"policy": "testbed:half", **QUICK, "probe_states": 8, "arms": "base"})
-    probed = probe(plan)
-    (made,) = probed.checks.values()
-    assert json.loads(probed.to_json())["checks"]["testbed:half"]["states"] == made.states == 24
-    labels = [row[0].text for row in tables.check(made).rows]
-    assert labels[:3] == ["mean action", "base", "noise 0.7"]
-    assert np.isfinite([one.error.value for one in made.tried if one.error.value is not None]).all()

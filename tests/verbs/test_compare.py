@@ -85,7 +85,7 @@ def test_of_a_run_that_grew_the_shared_takes_count_once(runs: list[Path], tmp_pa
     """A run of nine starts, and a copy of it in which two of them were made anew."""
     shutil.copytree(runs[0], tmp_path / "grown")
     with contextlib.closing(TakeTable(tmp_path / "grown")) as table:
-        rows = table.content.rows.values()
+        rows = table.rows.values()
         table.add([replace(row, sha256="other") for row in rows if row.key.arm == "base" and row.key.start in (7, 8)])
     alone = compare(runs)
     for order in ([runs[0], tmp_path / "grown", runs[1]], [tmp_path / "grown", *runs]):

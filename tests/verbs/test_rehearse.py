@@ -110,9 +110,3 @@ def test_a_diagnosis_refuses_before_the_first_take(tmp_path: Path) -> None:
     with pytest.raises(ComponentError, match="Take all noise from the draw"):
         besttake.diagnose(plan, out=tmp_path / "run")
     assert not besttake.Run.open(tmp_path / "run").takes
-
-
-def test_an_env_that_is_said_not_to_repeat_is_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    uri = f"{LINE}?repeats=false"
-    monkeypatch.setattr(type(registry.env(uri)), "step", lambda *_: pytest.fail("it moved"))
-    tried("good", uri)

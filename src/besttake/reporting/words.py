@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from besttake.arms import BASE, COOLED, RETRIEVE, SEARCHING
 from besttake.core.offline import GAIN, simplest
 from besttake.core.planning import seeds_worth
+from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import Estimate
 from besttake.reporting.numbers import (
     count,
@@ -27,11 +28,12 @@ from besttake.reporting.numbers import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from besttake.core.agreement import Sources
     from besttake.core.offline import RetrievalCheck
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
-    from besttake.core.retrieve import RetrievalConfig
     from besttake.core.stats import Forecast
     from besttake.result import Answer, Cell, Option, Relation, Result, Verdict
     from besttake.verbs.compare import Change
@@ -86,6 +88,55 @@ def action(option: Option) -> str:
         return how or "leave it as it is"
     pick = f"keep the best of {option.takes} takes by {option.scorer}"
     return f"{how} and {pick}" if how else pick
+
+
+def in_short(option: Option, noise: float) -> str:
+    """What an option does in a few words; ``noise`` is that of cooled takes: ``cool to 0.1, best of 3``."""
+    kind, _, settings = option.arm.partition("?")
+    how = {BASE: "", COOLED: f"cool to {noise:g}", RETRIEVE: "retrieve"}.get(kind, option.arm)
+    how = option.arm if settings else how
+    if option.takes == 1:
+        return how or "leave it as it is"
+    return f"{how}, best of {option.takes}" if how else f"keep the best of {option.takes}"
+
+
+def noise_of(result: Result, policy: str) -> float:
+    """The noise of a policy's cooled takes: as the plan says, as the check chose it, or the usual one."""
+    check, given = result.checks.get(policy), result.plan.get("retrieval", {}).get("noise")
+    if given is not None:
+        return float(given)
+    chosen = check.noise if check is not None and not check.reason else None
+    return RetrievalConfig().noise if chosen is None else chosen
+
+
+def remarks(result: Result) -> list[str]:
+    """What to know before acting, a line each: what is not decided, what may do as well, and what is no evidence."""
+    lines = []
+    for cell in result.policies:
+        said = [leak(cell)]
+        if cell.verdict is None:
+            said = [state(cell)]
+        elif cell.verdict.answer == "open":
+            waiting = (further(one.further) for one in cell.verdict.answers.values() if one.answer == "open")
+            said.append(f"not decided yet; {next(filter(None, waiting), 'more starts may settle it')}")
+        elif cheaper := cell.verdict.row(cell.verdict.cheaper):
+            said.append(f"{in_short(cheaper, noise_of(result, cell.policy))} may do as well: cannot tell yet")
+        lines += [f"{cell.policy}: {text}" for text in said if text]
+    return lines
+
+
+def act(result: Result, run: Path | None, cell: Cell) -> str:
+    """The command that does what is recommended for a policy; empty where there is nothing to do."""
+    verdict = cell.verdict
+    if verdict is None or verdict.answer != "act":
+        return ""
+    kind, _, settings = verdict.recommended.arm.partition("?")
+    if kind == COOLED and not settings:
+        return f"besttake serve --policy {cell.policy} --cooled --noise {noise_of(result, cell.policy):g}"
+    if kind == RETRIEVE and not settings and run is not None:
+        return f"besttake serve --policy {cell.policy} --retrieve {run}"
+    demos = result.plan.get("demos")
+    return f"besttake rank TAKE… --demos {demos}" if kind == BASE and demos else ""
 
 
 def price(option: Option) -> str:

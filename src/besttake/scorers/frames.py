@@ -1,9 +1,8 @@
 """Scorers that compare the pictures of a take with those of demonstrations, or of other takes of the same start.
 
 ``manifold`` is the paper's score (Eq. 4): how close a take stays to the demonstrations. ``coverage`` adds how much of
-the best matching demonstration it visits. ``progress`` asks whether it moves forward through the demonstrations, to
-their end; ``dtw`` is its control, which may stretch time at will. ``last`` compares only the last frames, and
-``consensus`` needs no demonstrations.
+the best matching demonstration it visits. ``last`` compares only the last frames, and ``consensus`` needs no
+demonstrations.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 from besttake.core.arithmetic import product
 from besttake.core.score import coverage, manifold
@@ -21,7 +19,7 @@ from besttake.demos.library import View
 from besttake.options import Reader
 from besttake.scorers.base import Footage, Score, ScorerSpec
 from besttake.scorers.own import OwnLast, Successes, last_likeness
-from besttake.types import F32, F64
+from besttake.types import F32
 
 
 class Manifold:
@@ -52,82 +50,6 @@ class Coverage:
             pairs = zip(take.windows, take.visited, strict=True)
             scores.append(Score([coverage(take.nearest, float(visited), window) for window, visited in pairs]))
         return scores
-
-
-class Progress:
-    """The phase that a take has reached by a monotone alignment, less how far it strays from that alignment."""
-
-    spec = ScorerSpec("progress", reads=("nearest", "library"), fingerprint="progress 1")
-
-    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
-        """``q[last] - sqrt(mean_t (p[t] - q[t])^2)``: p[t] is the phase (0 to 1) of the demonstration frame nearest to
-        frame t, q the non-decreasing sequence closest to p."""
-        assert demos is not None
-        phase = phases(demos)
-        scores = []
-        for take in takes:
-            assert take.nearest is not None
-            nearest = take.nearest.frame
-            p = np.where(nearest >= 0, phase[nearest], np.nan)
-            scores.append(Score([advance(p[window]) for window in take.windows]))
-        return scores
-
-
-def advance(p: F64) -> float:
-    """How far the phases ``p`` (T,) get, and in what order; NaN where there are none or one is not known."""
-    if not len(p) or not np.isfinite(p).all():
-        return float("nan")
-    q = isotonic_regression(p).x
-    return float(q[-1] - np.sqrt(np.mean((p - q) ** 2)))
-
-
-def phases(demos: View) -> F64:
-    """How far into its demonstration each frame (F,) is, from 0 at its first frame to 1 at its last."""
-    phase = np.zeros(len(demos.frame_demo))
-    for demo in demos.demos:
-        own = np.flatnonzero(demos.frame_demo == demo)
-        steps = demos.frame_step[own].astype(np.float64)
-        phase[own] = (steps - steps.min()) / max(float(np.ptp(steps)), 1.0)
-    return phase
-
-
-class Warping:
-    """Minus the warped distance to the nearest demonstration, per frame."""
-
-    spec = ScorerSpec("dtw", reads=("embeddings", "library"), fingerprint="dtw 2")
-
-    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
-        """``-min_j DTW(take, demonstration j) / (T + L_j)`` for the T frames of each window, at cost 1 - cosine."""
-        assert demos is not None
-        parts = []
-        for demo in demos.demos:
-            rows = np.flatnonzero(demos.frame_demo == demo)
-            parts.append(demos.embeddings[rows[np.argsort(demos.frame_step[rows], kind="stable")]])
-        scores = []
-        for take in takes:
-            assert take.embeddings is not None
-            counts = [int(window.sum()) for window in take.windows]
-            scores.append(Score(-np.min([warped(take.embeddings, part, counts) for part in parts], axis=0)))
-        return scores
-
-
-def warped(take: F32, demo: F32, counts: Sequence[int]) -> F64:
-    """DTW (W,) of the first ``counts`` (W,) frames of ``take`` (T, d) and ``demo`` (L, d), divided by their lengths.
-
-    ``D[t, l] = c[t, l] + min(D[t-1, l], D[t-1, l-1], D[t, l-1])``. With C the running sum of a row of costs, the last
-    of the three is ``D[t, l] = C[l] + min_{k <= l} (m[k] - C[k-1])``, m the least of the first two.
-    """
-    cost = 1.0 - product(take.astype(np.float64), demo.T.astype(np.float64))
-    ends = np.full(len(take) + 1, np.nan)
-    before = np.full(len(demo) + 1, np.inf)  # the last row of D, with a column in front of it
-    before[0] = 0.0
-    for t, own in enumerate(cost):
-        total = np.cumsum(own)
-        come = np.minimum(before[1:], before[:-1])
-        before[1:] = total + np.minimum.accumulate(come - (total - own))
-        before[0] = np.inf
-        ends[t + 1] = before[-1] / (t + 1 + len(demo))
-    return ends[list(counts)]
 
 
 class Last:

@@ -45,8 +45,6 @@ from besttake.takes.take import Take
 
 _BATCH = 16
 """Starts whose frames are embedded together."""
-_FOREIGN = ("besttake.scorers.lerobot_reward", "besttake.scorers.judge")
-"""Modules of this package whose scorers run third-party models or wait for servers."""
 _RTOL, _ATOL = 1e-3, 1e-6
 """Tolerance for rounding when the same score is computed on takes of different length."""
 
@@ -163,9 +161,8 @@ def _still_true(store: Store, sources: Mapping[TakeKey, str]) -> Scores:
 
 
 def _is_short(scorer: Scorer) -> bool:
-    """Whether a scorer belongs to this package and is plain numpy, hence fast."""
-    module = type(scorer).__module__
-    return module.startswith("besttake.scorers.") and module not in _FOREIGN
+    """Whether a scorer belongs to this package; these are plain numpy, hence fast."""
+    return type(scorer).__module__.startswith("besttake.scorers.")
 
 
 def _numberless(scores: Scores, scorers: Iterable[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from besttake.errors import RunError, one_line
-from besttake.files import read_json, read_regular
+from besttake.files import read_sealed_json, sealed_json
 
 SCHEMA = 2
 
@@ -53,21 +52,13 @@ class Manifest(BaseModel):
     def read(cls, directory: Path) -> Manifest:
         """The manifest of a run; RunError when it is damaged or of a newer version."""
         try:
-            return cls.from_bytes(read_regular(directory / "run.json"), directory)
-        except (OSError, ValueError) as error:
-            raise _damaged(directory, error) from error
-
-    @classmethod
-    def from_bytes(cls, data: bytes, directory: Path) -> Manifest:
-        """The manifest of the run in ``directory`` whose `to_bytes` this is; RunError as of `read`."""
-        try:
-            values = read_json(data)
-            if values.pop("sha256", None) != _checksum(values):
-                raise ValueError("its checksum is wrong")
+            values = read_sealed_json(directory / "run.json")
             if int(values["schema"]) <= SCHEMA:
                 return cls.model_validate(values)
-        except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError) as error:
-            raise _damaged(directory, error) from error
+        except (OSError, ValueError, KeyError, TypeError, ArithmeticError) as error:
+            raise RunError(
+                f"{directory}/run.json is damaged ({one_line(error, 100)}); choose another directory with `out`"
+            ) from error
         raise RunError(
             f"{directory} was written by a newer BestTake (schema {values['schema']}, this one knows {SCHEMA});"
             " upgrade besttake"
@@ -75,8 +66,7 @@ class Manifest(BaseModel):
 
     def to_bytes(self) -> bytes:
         """The content of ``run.json``."""
-        values = self.model_copy(update={"schema_version": SCHEMA}).model_dump(mode="json", by_alias=True)
-        return json.dumps({**values, "sha256": _checksum(values)}, indent=1, sort_keys=True).encode()
+        return sealed_json(self.model_dump(mode="json", by_alias=True), indent=1)
 
     def continued_by(self, new: Manifest, directory: Path, *, begun: bool) -> Manifest:
         """``new``, with what it does not know of the identity; RunError when the run holds another plan.
@@ -100,15 +90,9 @@ def check_same(directory: Path, name: str, old: Any, new: Any) -> None:
     if old != new:
         if name.startswith("env ") and isinstance(old, list) and isinstance(new, list) and old[:1] == new[:1]:
             raise _another_plan(directory, "of its takes and yours only one kind goes on after success (see `window`)")
-        if name.startswith(("env ", "policy ", "code of ")):  # fingerprints tell a reader nothing
-            raise _another_plan(
-                directory, f"its {name.replace('code of ', 'env ')} has changed since, in its code or its settings"
-            )
+        if name.startswith(("env ", "policy ")):  # fingerprints tell a reader nothing
+            raise _another_plan(directory, f"its {name} has changed since, in its code or its settings")
         raise _another_plan(directory, f"its {name} is {_short(old)}, yours is {_short(new)}")
-
-
-def _damaged(directory: Path, error: Exception) -> RunError:
-    return RunError(f"{directory}/run.json is damaged ({one_line(error, 100)}); choose another directory with `out`")
 
 
 def _another_plan(directory: Path, difference: str) -> RunError:
@@ -118,7 +102,3 @@ def _another_plan(directory: Path, difference: str) -> RunError:
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _checksum(values: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

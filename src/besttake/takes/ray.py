@@ -214,7 +214,7 @@ class Replicas:
     ) -> None:  # fmt: skip
         self._ray, self._note = cluster.ray, note
         self.workers, self._gpus, self._patience = workers, gpus, patience
-        self._said, self._since = "", time.monotonic()
+        self._said, self._since = False, time.monotonic()
         self._actors = [_Actor(self._start()) for _ in range(count)]
 
     def __enter__(self) -> Self:
@@ -270,8 +270,7 @@ class Replicas:
         ended, _ = self._ray.wait(calls, num_returns=1, timeout=_LONG)
         if not ended and not any(actor.joined for actor in self._actors):
             self._note("no replica has started yet; are its GPU and its cores free?")
-        if not self._said:
-            self._say_who_is_there()
+        self._say_who_is_there()
         ended, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
         return list(ended)
 
@@ -307,24 +306,19 @@ class Replicas:
                 " `replicas`, and run the same command again: finished takes are safe"
             )
         self._note(f"replica {index + 1}{where} died and is replaced; its takes are played again")
-        self._said, self._since = "", time.monotonic()
+        self._said, self._since = False, time.monotonic()
         self._ray.kill(actor.handle)
         self._actors[index] = _Actor(self._start(), deaths=deaths)
         return self._actors[index]
 
     def _say_who_is_there(self) -> None:
         """Note where the replicas are, when all have joined or should have."""
-        joined, all_of_them = [actor.joined for actor in self._actors if actor.joined], len(self._actors)
-        if not joined or (len(joined) < all_of_them and time.monotonic() < self._since + _LONG):
+        joined, planned = [actor.joined for actor in self._actors if actor.joined], len(self._actors)
+        if self._said or not joined or (len(joined) < planned and time.monotonic() < self._since + _LONG):
             return
-        count = _counted(all_of_them, "replica")
-        if len(joined) < all_of_them:
-            count = f"{len(joined)} of {count}"
-        nodes = _counted(len({each.node for each in joined}), "node")
-        text = f"{count} on {nodes}, {_counted(sum(each.workers for each in joined), 'worker')}"
-        if text != self._said:
-            self._note(text)
-        self._said = text
+        self._said, nodes = len(joined) == planned, len({each.node for each in joined})
+        count = f"{'' if self._said else f'{len(joined)} of '}{_counted(planned, 'replica')}"
+        self._note(f"{count} on {_counted(nodes, 'node')}, {_counted(sum(each.workers for each in joined), 'worker')}")
 
 
 def hand_out(queue: Queue, own: dict[TakeKey, Job], takes: int, everyone: Sequence[Mapping[TakeKey, Job]]) -> list[Job]:

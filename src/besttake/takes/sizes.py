@@ -96,11 +96,10 @@ def laid_out(
 def cores() -> int:
     """The cores that this process may use: those it is bound to, or fewer where its control group has a quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for group in _groups("cpu"):
-        for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
-            with suppress(OSError, ValueError):
-                quota, period = map(int, " ".join((group / name).read_text() for name in files).split())
-                count = min(count, max(1, round(quota / period))) if quota > 0 else count
+    for group in _groups():
+        with suppress(OSError, ValueError):
+            quota, period = map(int, (group / "cpu.max").read_text().split())
+            count = min(count, max(1, round(quota / period)))
     return count
 
 
@@ -109,15 +108,11 @@ def memory() -> int:
     free = _PER_WORKER * _MOST
     with suppress(OSError, ValueError, StopIteration):
         free = 1024 * _entry(Path("/proc/meminfo"), "MemAvailable:")
-    for group in _groups("memory"):
-        for limit, used, idle in (
-            ("memory.max", "memory.current", "inactive_file"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        ):
-            with suppress(OSError, ValueError, StopIteration):
-                left = int((group / limit).read_text()) - int((group / used).read_text())
-                # Files that were read stay in memory until somebody needs it, and count as used.
-                free = max(0, min(free, left + _entry(group / "memory.stat", idle)))
+    for group in _groups():
+        with suppress(OSError, ValueError, StopIteration):
+            left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+            # Files that were read stay in memory until somebody needs it, and count as used.
+            free = max(0, min(free, left + _entry(group / "memory.stat", "inactive_file")))
     return free
 
 
@@ -136,15 +131,11 @@ def drawing(gpu: str) -> dict[str, str]:
     return {"MUJOCO_EGL_DEVICE_ID": gpu} if gpu.isdecimal() else {}
 
 
-def _groups(controller: str) -> Iterator[Path]:
-    """The control groups that this process is in, with all above each: a limit holds for everything below it."""
-    with suppress(OSError):
-        for line in _OWN_GROUPS.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers or controller in controllers.split(","):
-                top = _ALL_GROUPS / controllers
-                own = top / path.lstrip("/")
-                yield from (group for group in (own, *own.parents) if group.is_relative_to(top))
+def _groups() -> Iterator[Path]:
+    """The control group (v2) that this process is in, with all above it: a limit holds for everything below it."""
+    with suppress(OSError, ValueError):
+        own = _ALL_GROUPS / _OWN_GROUPS.read_text().splitlines()[-1].removeprefix("0::").lstrip("/")
+        yield from (group for group in (own, *own.parents) if group.is_relative_to(_ALL_GROUPS))
 
 
 def _entry(file: Path, name: str) -> int:

@@ -4,8 +4,8 @@
 take; ``takes/ab/abcd….take`` holds its arrays. A file is written under a temporary name, flushed to the disk, renamed,
 and only then does its row appear, so that a row always stands for a whole file. One process writes.
 
-Everything has a checksum, and more than one copy where that costs nothing: a take's file holds its name and outcome,
-so rows that are damaged or gone are made again from files; the table holds a copy of ``run.json``.
+Everything has a checksum. A take's file holds its name and outcome, so rows that are damaged or gone are made again
+from files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from besttake.takes import take_table as table
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest, check_same
 from besttake.takes.take import Take
-from besttake.takes.take_table import Content, TakeTable, damaged, explained, is_damage
+from besttake.takes.take_table import TakeTable, damaged, explained, is_damage
 
 
 class Store:
@@ -36,11 +36,10 @@ class Store:
     damaged when the run was opened to write, and is right again.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, content: Content) -> None:
+    def __init__(self, path: Path, manifest: Manifest, rows: dict[TakeKey, Row]) -> None:
         self.path, self.manifest = path, manifest
         self.mended: list[str] = []
-        self.torn = content.torn
-        self._rows = content.rows
+        self._rows = rows
         self._ordered: list[Row] | None = None
         self._table: TakeTable | None = None
         self._lock: FileLock | None = None
@@ -48,68 +47,52 @@ class Store:
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """Open an existing run to read; RunError when it, or its table of takes, is damaged."""
-        store = cls.inspect(path)
-        if store.torn:
-            raise damaged(store.path, f"{store.torn} rows are not what was written")
-        return store
-
-    @classmethod
-    def inspect(cls, path: str | Path) -> Self:
-        """`open`, but also where rows of the table are damaged: those are left out, and ``torn`` counts them."""
         directory = Path(path)
-        at_work, strays, content = table.has_log(directory), _files_of_takes(directory), _read(directory)
-        manifest = _known_manifest(directory, content)
-        if manifest is None:
+        if not (directory / "run.json").exists():
             raise RunError(f"{directory} is not a run (it has no run.json); `besttake diagnose` makes one")
-        if content is None:
-            raise _no_takes(directory)
-        store = cls(directory, manifest, content)
+        at_work, files_there = table.has_log(directory), _files_of_takes(directory)
+        manifest = Manifest.read(directory)
+        if not (directory / table.NAME).exists():
+            if files_there:
+                raise damaged(directory, "it is missing")
+            raise RunError(f"{directory} has no takes yet: it was stopped before the first; run the same command again")
+        with explained(directory):
+            rows, torn = table.snapshot(directory)
         # A writer that is at work, or was killed at it, has at most one file without a row. Any other file without a
         # row had one, which is torn or gone.
-        lost = len(strays - {directory / key.file for key in store._rows})
+        lost = len(files_there - {directory / key.file for key in rows})
         if lost > (at_work or table.has_log(directory)):
-            store.torn = max(store.torn, lost)
-        return store
+            torn = max(torn, lost)
+        if torn:
+            raise damaged(directory, f"{torn} rows are not what was written")
+        return cls(directory, manifest, rows)
 
     @classmethod
     def write(cls, path: str | Path, manifest: Manifest) -> Self:
         """Open a run to write: a new one, or one that the new manifest goes on with. What is damaged is mended."""
         directory = Path(path)
-        if not (directory / "run.json").exists():
+        known = (directory / "run.json").exists()
+        if not known:
             _refuse_what_is_no_run(directory)
         lock = _acquire(directory)
         try:
             with explained(directory):
-                store = cls._opened_to_write(directory, manifest)
+                rows, mended = _table_to_write(directory)
+            try:
+                if known:
+                    manifest = Manifest.read(directory).continued_by(manifest, directory, begun=bool(rows.rows))
+                with explained(directory):
+                    for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
+                        if not leftover.is_dir():
+                            leftover.unlink(missing_ok=True)
+                store = cls(directory, manifest, rows.rows)
+                store._table, store.mended, store._lock = rows, mended, lock
+                store._keep_manifest()
+            except BaseException:
+                rows.close()
+                raise
         except BaseException:
             lock.release()
-            raise
-        store._lock = lock
-        return store
-
-    @classmethod
-    def _opened_to_write(cls, directory: Path, manifest: Manifest) -> Self:
-        rows, mended = _table_to_write(directory)
-        content = rows.content
-        try:
-            old = _known_manifest(directory, content)
-            if old is None and content.rows:
-                raise RunError(
-                    f"{directory} has takes but no run.json; restore it, or choose another directory with `out`"
-                )
-            if old is not None:
-                if content.manifest is not None and not _is_whole(directory):
-                    mended.append("run.json was damaged and is restored from its copy")
-                manifest = old.continued_by(manifest, directory, begun=bool(content.rows))
-            for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
-                if not leftover.is_dir():
-                    leftover.unlink(missing_ok=True)
-            store = cls(directory, manifest, content)
-            store._table, store.mended = rows, mended
-            store._mend()
-            store._keep_manifest()
-        except BaseException:
-            rows.close()
             raise
         return store
 
@@ -143,18 +126,7 @@ class Store:
             self._keep_manifest()
 
     def _keep_manifest(self) -> None:
-        self.keep("run.json", self.manifest.to_bytes())
-
-    def keep(self, name: str, data: bytes) -> None:
-        """Write a text file of the run, and a copy of it into the table."""
-        self.write_bytes(name, data)
-        with explained(self.path):
-            self._writer.keep_copy(name, data)
-
-    def copy_of(self, name: str) -> bytes | None:
-        """The copy of a file that `keep` wrote; None where there is none that is whole."""
-        with explained(self.path):
-            return self._writer.copy_of(name)
+        self.write_bytes("run.json", self.manifest.to_bytes())
 
     def add(self, take: Take, seconds: float = 0.0) -> Row:
         """Keep a finished take: file first, row after."""
@@ -250,26 +222,6 @@ class Store:
         self._rows[row.key], self._ordered = row, None
         return row
 
-    def _mend(self) -> None:
-        """Take in files that have no row, and leave out rows that are not what was written."""
-        folder = self.path / "takes"
-        if not folder.is_dir():
-            files.clear(folder)
-            folder.mkdir()
-        known = {self.path / key.file for key in self._rows}
-        strays = sorted(_files_of_takes(self.path) - known)
-        adopted = [row for path in strays if (row := _adopted(path)) is not None]
-        if self.torn:
-            self.mended.append(f"{self.torn} rows of takes.sqlite were damaged and are left out")
-        if adopted:
-            self.mended.append(f"{len(adopted)} takes that had a file but no row are kept")
-        self._rows |= {row.key: row for row in adopted}
-        self._ordered = None
-        if self.mended:
-            self._writer.clear()
-            self._writer.add(self.rows())
-        self.torn = 0
-
 
 def _files_of_takes(directory: Path) -> set[Path]:
     return set((directory / "takes").glob("*/*.take"))
@@ -324,61 +276,45 @@ def _adopted(path: Path) -> Row | None:
     return None
 
 
-def _read(directory: Path) -> Content | None:
-    """The table of takes, to read; None where there is none yet."""
-    if not (directory / table.NAME).exists():
-        if any((directory / "takes").glob("*/*.take")):
-            raise damaged(directory, "it is missing")
-        return None
-    with explained(directory):
-        try:
-            return table.snapshot(directory)
-        except sqlite3.OperationalError as error:
-            if "no such table" in str(error):
-                return None
-            raise
-
-
 def _table_to_write(directory: Path) -> tuple[TakeTable, list[str]]:
-    """The table of takes, an empty one where it is damaged, and what was damaged."""
+    """The table of takes, made anew where it is damaged, with rows for all files of takes; and what was damaged."""
+    mended = []
     try:
-        return TakeTable(directory), []
+        own = TakeTable(directory)
     except sqlite3.Error as error:
         if (directory / table.NAME).is_file() and not is_damage(error):
             raise
-    table.remove(directory)
-    return TakeTable(directory), ["takes.sqlite was damaged and is made anew"]
-
-
-def _is_whole(directory: Path) -> bool:
-    try:
-        Manifest.read(directory)
-    except RunError:
-        return False
-    return True
-
-
-def _known_manifest(directory: Path, content: Content | None) -> Manifest | None:
-    """What ``run.json`` says, or where it is damaged or gone its copy in the table; None where there is neither."""
-    copy = None if content is None else content.manifest
-    if (directory / "run.json").is_file() and (copy is None or _is_whole(directory)):
-        return Manifest.read(directory)
-    return None if copy is None else Manifest.from_bytes(copy, directory)
+        table.remove(directory)
+        own = TakeTable(directory)
+        mended.append("takes.sqlite was damaged and is made anew")
+    folder = directory / "takes"
+    if not folder.is_dir():
+        files.clear(folder)
+        folder.mkdir()
+    strays = sorted(_files_of_takes(directory) - {directory / key.file for key in own.rows})
+    adopted = [row for path in strays if (row := _adopted(path)) is not None]
+    if own.torn:
+        mended.append(f"{own.torn} rows of takes.sqlite were damaged and are left out")
+    if adopted:
+        mended.append(f"{len(adopted)} takes that had a file but no row are kept")
+    if mended:
+        own.rows |= {row.key: row for row in adopted}
+        own.clear()
+        own.add(own.rows.values())
+    return own, mended
 
 
 def _refuse_what_is_no_run(directory: Path) -> None:
     """RunError for a directory without a ``run.json`` that holds more than a killed writer can have left."""
-    if (directory / table.NAME).exists() or not directory.is_dir():  # the table has a copy of run.json
+    if _files_of_takes(directory):
+        raise RunError(f"{directory} has takes but no run.json; restore it, or choose another directory with `out`")
+    if not directory.is_dir():
         return
     for path in directory.iterdir():
         half_written = path.name.startswith("run.json.") and path.suffix == ".tmp"
         empty = path.name == "takes" and path.is_dir() and not any(path.iterdir())
-        if path.name != ".lock" and not half_written and not empty:
+        if path.name != ".lock" and not path.name.startswith(table.NAME) and not half_written and not empty:
             raise RunError(f"{directory} holds something that is not a run; choose an empty directory with `out`")
-
-
-def _no_takes(directory: Path) -> RunError:
-    return RunError(f"{directory} has no takes yet: it was stopped before the first; run the same command to go on")
 
 
 def _acquire(directory: Path) -> FileLock:

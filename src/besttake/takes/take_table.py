@@ -1,7 +1,7 @@
-"""The table of takes: ``takes.sqlite`` (WAL), a row per take with a checksum, and copies of small files of the run.
+"""The table of takes: ``takes.sqlite`` (WAL), a row per take with a checksum.
 
-Whoever reads it gets a snapshot of the whole table and writes nothing, also on a disk that is read-only and while
-another process writes. What a row says is believed only if its checksum is right.
+Whoever reads it gets a snapshot of the whole table, also on a disk that is read-only and while another process writes.
+What a row says is believed only if its checksum is right.
 """
 
 from __future__ import annotations
@@ -10,35 +10,30 @@ import errno
 import hashlib
 import json
 import math
-import os
 import shutil
 import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, field, fields
+from contextlib import closing, contextmanager
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
 from besttake import files
-from besttake.errors import BestTakeError, RolloutError, RunError
+from besttake.errors import RolloutError, RunError
 from besttake.takes.key import Row, TakeKey
 
 NAME = "takes.sqlite"
 _FIELDS = (*(f.name for f in fields(TakeKey)), *(f.name for f in fields(Row)[1:]))
 _COLUMNS = ", ".join((*_FIELDS, "checksum"))
-_TABLES = """
-create table if not exists takes (
+_TABLE = """create table takes (
     policy text, env text, task text, start integer, arm text, seed integer,
     status text not null check (status in ('done', 'error')),
     success integer, success_step integer, steps integer, calls integer,
     file text, size integer, sha256 text, error text, seconds real, checksum text,
     primary key (policy, env, task, start, arm, seed)
-) without rowid;
-create table if not exists copies (name text primary key, content text, checksum text) without rowid;
-"""
-_TRIES = 5
+) without rowid"""
 _MAYBE_TEXT = str | None
 _KINDS = (
     str, str, str, int, str, int, str, int | None, int | None, int, int, _MAYBE_TEXT, int, _MAYBE_TEXT, _MAYBE_TEXT,
@@ -48,17 +43,8 @@ _KINDS = (
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_ERROR}
 
 
-@dataclass
-class Content:
-    """What a table holds. ``torn``: rows that are not what was written. ``manifest``: the copy of ``run.json``."""
-
-    rows: dict[TakeKey, Row] = field(default_factory=dict)
-    torn: int = 0
-    manifest: bytes | None = None
-
-
 class TakeTable:
-    """The table, opened by the one process that writes it; ``content`` is what it held then.
+    """The table, opened by the one process that writes it; ``rows`` and ``torn`` are what it held then (`snapshot`).
 
     sqlite3.DatabaseError when it is damaged.
     """
@@ -69,9 +55,9 @@ class TakeTable:
         try:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = normal")
-            _check_schema(self._db)
-            self._db.executescript(_TABLES)
-            self.content = _content(self._db)
+            if not self._db.execute("select count(*) from sqlite_master").fetchone()[0]:
+                self._db.execute(_TABLE)
+            self.rows, self.torn = _content(self._db)
         except BaseException:
             self._db.close()
             raise
@@ -98,44 +84,33 @@ class TakeTable:
         with self._lock, self._db:
             self._db.execute("delete from takes")
 
-    def keep_copy(self, name: str, data: bytes) -> None:
-        """Keep a copy of a file of the run."""
-        text = data.decode()
-        with self._lock, self._db:
-            self._db.execute("insert or replace into copies values (?, ?, ?)", (name, text, _checksum([text])))
-
-    def copy_of(self, name: str) -> bytes | None:
-        """The copy of a file; None where there is none that is whole."""
-        return _copy_of(self._db, name)
-
 
 def has_log(directory: Path) -> bool:
     """Whether rows stand in a write-ahead log: the writer is at work, or was killed."""
-    state = _state(directory / f"{NAME}-wal")
-    return state is not None and state[0] > 0
+    log = directory / f"{NAME}-wal"
+    return log.exists() and log.stat().st_size > 0
 
 
-def snapshot(directory: Path) -> Content:
-    """What the table of a run holds now; nothing is written. Raises sqlite3.Error where it cannot be read."""
+def snapshot(directory: Path) -> tuple[dict[TakeKey, Row], int]:
+    """The rows that a run's table holds now, and how many are not what was written; sqlite3.Error if it is unreadable.
+
+    On a read-only disk a copy is read, because readers and writers agree by a file beside the table.
+    """
     path = directory / NAME
-    wal = path.with_name(f"{NAME}-wal")
     if path.exists() and not path.is_file():  # to open a pipe could take for ever
         raise sqlite3.DatabaseError("it is not a regular file")
-    for attempt in range(_TRIES):
-        before = _state(path), _state(wal)
-        try:
-            if before[1] and before[1][0]:
-                return _with_wal(path, wal)
-            # Nobody writes. An immutable database needs no lock and no file beside it, so a read-only disk will do.
-            with closing(_connect(path, "immutable=1")) as db:
-                content = _content(db)
-        except sqlite3.Error:
-            if attempt == _TRIES - 1 or before == (_state(path), _state(wal)):
-                raise
-            continue
-        if before == (_state(path), _state(wal)):
-            return content
-    return _with_wal(path, wal)
+    try:
+        with closing(_connect(path, "mode=rw")) as db:
+            return _content(db)
+    except sqlite3.OperationalError as error:
+        if is_damage(error):
+            raise
+    with tempfile.TemporaryDirectory() as scratch:
+        for file in (path, path.with_name(f"{NAME}-wal")):
+            if file.exists():
+                shutil.copyfile(file, Path(scratch) / file.name)
+        with closing(_connect(Path(scratch) / NAME)) as db:
+            return _content(db)
 
 
 def remove(directory: Path) -> None:
@@ -144,67 +119,33 @@ def remove(directory: Path) -> None:
         files.clear(directory / (NAME + suffix))
 
 
-def _with_wal(path: Path, wal: Path) -> Content:
-    """Read a table whose writer is at work, or was killed."""
-    try:
-        with closing(_connect(path, "mode=ro")) as db:
-            return _content(db)
-    except sqlite3.OperationalError as error:
-        if is_damage(error):
-            raise
-    # No permission for the file by which readers and writers agree: read a copy.
-    with tempfile.TemporaryDirectory() as scratch:
-        for file in (path, wal):
-            if file.exists():
-                shutil.copyfile(file, Path(scratch) / file.name)
-        with closing(_connect(Path(scratch) / NAME)) as db:
-            return _content(db)
-
-
 def _connect(path: Path, how: str = "mode=rwc") -> sqlite3.Connection:
     db = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, check_same_thread=False)
-    # Conditions of a foreign table are not worked out: one can ask for a gigabyte, or for years.
-    db.execute("pragma ignore_check_constraints = on")
-    db.execute("pragma trusted_schema = off")
     db.text_factory = lambda data: data.decode(errors="replace")  # damaged text is told by its checksum
     return db
 
 
-def _state(path: Path) -> tuple[int, int, int] | None:
+def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int]:
+    """The rows by their key, and how many are not what was written; nothing where the table is still to be made."""
     try:
-        stat = os.stat(path)
-        return stat.st_size, stat.st_mtime_ns, stat.st_ino
-    except OSError:
-        return None
-
-
-def _content(db: sqlite3.Connection) -> Content:
-    _check_schema(db)
-    fault = db.execute("pragma quick_check").fetchone()[0]
+        schema = [sql.lower() for (sql,) in db.execute("select sql from sqlite_master where sql is not null")]
+        fault = db.execute("pragma quick_check").fetchone()[0]
+    except UnicodeDecodeError as error:  # what sqlite3 says of a damaged schema may quote bytes that are no text
+        raise sqlite3.DatabaseError("its schema is damaged") from error
     if fault != "ok":
         raise sqlite3.DatabaseError(" ".join(str(fault).split())[:80])
-    content = Content()
-    for *values, checksum in db.execute(f"select {_COLUMNS} from takes"):
+    if schema not in ([], [_TABLE]):  # a view could have no end, a trigger could drop what is added
+        raise sqlite3.DatabaseError("it is not a table of takes")
+    rows: dict[TakeKey, Row] = {}
+    torn = 0
+    for *values, checksum in db.execute(f"select {_COLUMNS} from takes") if schema else ():
         if checksum is not None and checksum == _checksum(values) and _is_row(values):
             success = None if values[7] is None else bool(values[7])
             row = Row(TakeKey(*values[:6]), values[6], success, *values[8:])
-            content.rows[row.key] = row
+            rows[row.key] = row
         else:
-            content.torn += 1
-    with suppress(sqlite3.OperationalError):  # the writer was killed before it made the table of copies
-        content.manifest = _copy_of(db, "run.json")
-    return content
-
-
-def _check_schema(db: sqlite3.Connection) -> None:
-    """Refuse what no run has: a view under the table's name could have no end, a trigger could drop what is added."""
-    own = "type in ('view', 'trigger') or (type = 'index' and sql is not null)"
-    try:
-        odd = db.execute(f"select type from sqlite_master where {own}").fetchone()
-    except UnicodeDecodeError as error:  # what sqlite3 says of a damaged schema may quote bytes that are no text
-        raise sqlite3.DatabaseError("its schema is damaged") from error
-    if odd:
-        raise sqlite3.DatabaseError(f"it has a {odd[0]}, which no run has")
+            torn += 1
+    return rows, torn
 
 
 def _is_row(values: Sequence[Any]) -> bool:
@@ -217,12 +158,6 @@ def _is_row(values: Sequence[Any]) -> bool:
     step = row["success_step"]
     won = step is None or (row["success"] == 1 and 0 <= step <= row["steps"])
     return counts and outcome and won and row["status"] in ("done", "error") and math.isfinite(row["seconds"])
-
-
-def _copy_of(db: sqlite3.Connection, name: str) -> bytes | None:
-    line = db.execute("select content, checksum from copies where name = ?", (name,)).fetchone()
-    whole = line is not None and line[1] is not None and line[1] == _checksum([line[0]])
-    return str(line[0]).encode() if whole else None
 
 
 def _sealed(row: Row) -> list[Any]:
@@ -247,14 +182,18 @@ def explained(directory: Path) -> Iterator[None]:
         yield
     except sqlite3.ProgrammingError:  # a mistake in this code
         raise
-    except sqlite3.Error as error:
-        raise _of_sqlite(directory, error) from error
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _full(directory) from error
+    except (sqlite3.Error, OSError) as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL or getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
+            reason = f"no room left on the disk of {directory}"
+        elif isinstance(error, sqlite3.Error) and is_damage(error):
+            raise damaged(directory, " ".join(str(error).split())) from error
+        else:
+            place = directory / NAME if isinstance(error, sqlite3.Error) else error.filename or directory
+            reason = f"cannot use {place} ({getattr(error, 'strerror', None) or error})"
         raise RolloutError(
-            f"cannot use {error.filename or directory}: {error.strerror or error}; finished takes are safe: mend that"
-            " and run the same command again, or choose another directory with `out`"
+            f"{reason}; finished takes are safe: mend that and run the same command again, or choose another directory"
+            " with `out`"
         ) from error
 
 
@@ -269,22 +208,4 @@ def damaged(directory: Path, reason: str) -> RunError:
     return RunError(
         f"{directory}/{NAME} is damaged ({reason}); run the same diagnosis again: it makes the table anew and"
         " keeps every take whose file is whole"
-    )
-
-
-def _of_sqlite(directory: Path, error: sqlite3.Error) -> BestTakeError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
-        return _full(directory)
-    if is_damage(error):
-        return damaged(directory, " ".join(str(error).split()))
-    return RolloutError(
-        f"{directory}/{NAME} cannot be used ({error}); finished takes are safe: look after the disk and run the"
-        " same command again"
-    )
-
-
-def _full(directory: Path) -> RolloutError:
-    return RolloutError(
-        f"no room left on the disk of {directory}; finished takes are safe: make room and run the same command again"
     )

@@ -253,18 +253,17 @@ class Change:
 
 @dataclass(frozen=True)
 class _Side:
-    """One run: its result, its takes, and what its envs are known by: the fingerprint, and that of the user's code."""
+    """One run: its result, its takes, and the fingerprints of its envs."""
 
     result: Result
     rows: Mapping[TakeKey, Row]
-    envs: Mapping[str, tuple[object, object]]
+    envs: Mapping[str, object]
 
     @classmethod
     def open(cls, run: Path) -> _Side:
         with Store.open(run) as store:
             rows, identity = {row.key: row for row in store.rows()}, store.manifest.identity
-        made = {name.removeprefix("env "): value for name, value in identity.items() if name.startswith("env ")}
-        envs = {uri: (value[0], identity.get(f"code of {uri}")) for uri, value in made.items()}
+        envs = {name.removeprefix("env "): value[0] for name, value in identity.items() if name.startswith("env ")}
         result = Result.load(run / "result.json")
         check_same_takes(run, result, rows)
         return cls(result, rows, envs)

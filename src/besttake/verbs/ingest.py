@@ -152,7 +152,7 @@ def _whole(episode: Episode, timeouts_fail: bool) -> Episode:
     return replace(episode, env=episode.env or "outcomes", success=success)
 
 
-def _result(recordings: Sequence[Recording], notes: list[str], takes: int | None, worth: float, command: str) -> Result:
+def _result(recordings: Sequence[Recording], notes: list[str], worth: float, command: str) -> Result:
     starts = _starts(recordings)
     resets = {e.policy: one.resets for one in recordings if one.resets for e in one.episodes[:1]}
     cells, policies = [], []

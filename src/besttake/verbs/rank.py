@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +34,6 @@ from besttake.scorers.apply import ScoredFootage, apply_scorers, embed
 from besttake.scorers.base import Footage, Scorer
 from besttake.threads import one_thread
 from besttake.types import U8
-
-if TYPE_CHECKING:
-    from besttake.reporting.drawing import Figure
 
 WINDOWS = ("common", "episode")
 UNLIKE = "unlike the demonstrations"
@@ -117,12 +114,6 @@ class RankResult(Tabular):
         for take in document["takes"]:
             del take["pictures"]
         return json.dumps(document, indent=1, allow_nan=False)
-
-    def plot(self) -> Figure | None:
-        """The score of each take over time, as an SVG figure; None where no take has a score."""
-        from besttake.reporting.ranking import traces
-
-        return traces(self, self.takes)
 
     def _table(self) -> Table:
         rows, places = [], [take.place for take in self.takes]

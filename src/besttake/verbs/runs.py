@@ -383,8 +383,8 @@ class Summary:
 
 def summarise(path: str | Path) -> Summary:
     """Read a run, verifying every file."""
-    with Store.inspect(path) as store:
-        rows, damaged, takes, torn, manifest = store.rows(), store.damaged(), store.digest(), store.torn, store.manifest
+    with Store.open(path) as store:
+        rows, damaged, takes, manifest = store.rows(), store.damaged(), store.digest(), store.manifest
     scores, lost = None, False
     try:
         scores = Scores.open(path)
@@ -413,6 +413,6 @@ def summarise(path: str | Path) -> Summary:
     failures = tuple(reasons.most_common())
     planned = done + failed if until else each * len(counts)
     return Summary(
-        str(path), planned, done, failed, missing, len(damaged) + torn, lost, run_digest(takes, scores), takes,
+        str(path), planned, done, failed, missing, len(damaged), lost, run_digest(takes, scores), takes,
         lines, failures,
     )  # fmt: skip

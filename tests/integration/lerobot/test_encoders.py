@@ -90,17 +90,6 @@ def test_a_text_model_and_one_with_missing_layers_are_one_clear_line(tmp_path):
         assert "\n" not in str(error.value)
 
 
-def test_any_timm_model_serves(pictures, tmp_path):
-    import timm
-    from safetensors.torch import save_file
-
-    model = timm.create_model("test_vit", pretrained=False)
-    save_file(model.state_dict(), tmp_path / "weights.safetensors")
-    check_encoder(registry.encoder(f"timm:test_vit?weights={tmp_path / 'weights.safetensors'}"), images=pictures)
-    with pytest.raises(ComponentError, match="safetensors"):
-        registry.encoder("timm:test_vit?weights=x.pth")
-
-
 def test_no_hub_a_wrong_checkpoint_and_missing_weights_are_one_clear_line(checkpoints, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     broken = tmp_path / "broken"

@@ -14,7 +14,7 @@ for candidate in python3.12 "$HOME"/.pyenv/versions/3.12*/bin/python; do
   [ -z "$python" ] && command -v "$candidate" >/dev/null && "$candidate" -c 'pass' 2>/dev/null && python="$candidate"
 done
 if command -v uv >/dev/null; then
-  uv venv -q --allow-existing --python "${python:-3.12}" "$dir"
+  uv venv -q --seed --allow-existing --python "${python:-3.12}" "$dir"
   uv pip install -q --python "$dir/bin/python" "${packages[@]}"
   uv pip install -q --python "$dir/bin/python" --no-deps "vla-arena==1.0.0"
 else

@@ -66,6 +66,6 @@ def test_a_plug_in_is_known_once_it_is_installed(home: Path, clean: dict[str, st
     def error() -> str:
         return subprocess.run(build, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False).stderr
 
-    assert "no source of demonstrations of kind 'libero-scripted'" in " ".join(error().split())
+    assert "install besttake-scripted-libero, from contrib/scripted-libero" in " ".join(error().split())
     install(home, ROOT / "contrib" / "scripted-libero")
     assert "needs hf-libero, which is not installed" in " ".join(error().split())  # its factory was called

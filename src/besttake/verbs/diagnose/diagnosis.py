@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from besttake.arms.base import runnable
 from besttake.config import Plan, as_plan, is_tuning
@@ -23,7 +22,6 @@ from besttake.progress import Reporter, as_reporter
 from besttake.registry import Uri
 from besttake.reporting.words import worded
 from besttake.result import Cell, Result
-from besttake.scorers.judge import uploads_allowed
 from besttake.takes.heartbeat import Heartbeat
 from besttake.takes.pool import WorkerPool
 from besttake.takes.scores import Scores, run_digest
@@ -76,7 +74,7 @@ def diagnose(
         session.reporter.note(f"{out} is finished and answers this plan: nothing is run or computed again")
         return known
     check_replicas(plan)
-    with one_thread(), uploads_allowed(allowed=plan.allow_upload), ExitStack() as closing:
+    with one_thread(), ExitStack() as closing:
         with session.timed("set-up"):
             envs = open_envs(plan)
             check_starts_and_demos(plan, envs)  # before a policy is loaded, which may take minutes
@@ -103,7 +101,7 @@ def diagnose(
                 relation=relation, cost=count_cost(recorded, session.seconds, session.encoded, session.made),
                 checks=session.checks, notes=_all_notes(setup, recorded.policies, session.notes),
             )  # fmt: skip
-            store.keep("result.json", result.to_json().encode())
+            store.write_bytes("result.json", result.to_json().encode())
             clear(store.path / ROUNDS)
     return result
 
@@ -117,18 +115,23 @@ def finished_result(plan: Plan, out: str | Path) -> Result | None:
     directory = Path(out)
     try:
         result = Result.load(directory)
-        made = (result.besttake, result.versions, _without_speed(result.plan))
-        if made != (version(), versions(), _without_speed(plan.model_dump(mode="json"))):
+        asked, made = plan.model_dump(mode="json"), result.plan
+        same = all(asked.get(name) == made.get(name) for name in {*asked, *made} - _SPEED)
+        if not same or (result.besttake, result.versions) != (version(), versions()):
             return None
-        single = [uri for uri in (plan.demos, plan.encoder) if uri is not None]
-        uris = [Uri.parse(text) for text in (*plan.policy, *plan.env, *plan.arms, *plan.scorer, *single)]
-        return None if any(map(_is_local, uris)) or not _is_whole(directory, plan, result) else result
+        uris = (*plan.policy, *plan.env, *plan.arms, *plan.scorer, plan.demos or "", plan.encoder or "")
+        if any(_is_local(Uri.parse(uri)) for uri in uris):
+            return None
+        with Store.open(directory) as store:
+            if store.damaged() or any(row.status != "done" for row in store.rows()):
+                return None
+            takes = store.digest()
+        scores = Scores.open(directory)
+        known = {name.partition(":")[0] for name in scores.scorers} if scores is not None else set()
+        asked_for = {Uri.parse(uri).scheme for uri in plan.scorer} if scores is not None else set()
+        return result if asked_for <= known and run_digest(takes, scores) == result.digest else None
     except (BestTakeError, OSError, ValueError):
         return None
-
-
-def _without_speed(plan: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in plan.items() if name not in _SPEED}
 
 
 def _is_local(uri: Uri) -> bool:
@@ -136,18 +139,6 @@ def _is_local(uri: Uri) -> bool:
     paths = (uri.scheme, uri.rest, *uri.options.values())  # a plain path is all scheme
     code = uri.scheme == "python" or (uri.scheme == "gym" and ":" in uri.rest)
     return code or any(Path(text).expanduser().exists() for text in paths if text)
-
-
-def _is_whole(directory: Path, plan: Plan, result: Result) -> bool:
-    """Whether no take failed, every scorer of the plan gave scores, and all files are what was written."""
-    with Store.open(directory) as store:
-        if store.damaged() or any(row.status != "done" for row in store.rows()):
-            return False
-        takes = store.digest()
-    scores = Scores.open(directory)
-    known = {name.partition(":")[0] for name in scores.scorers} if scores is not None else set()
-    asked = {Uri.parse(uri).scheme for uri in plan.scorer} if scores is not None else set()
-    return asked <= known and run_digest(takes, scores) == result.digest
 
 
 def drop_failed_takes(store: Store, reporter: Reporter) -> None:
@@ -189,12 +180,11 @@ def _measure_cells(
 
 
 def _previous_result(store: Store) -> Result | None:
-    """The last result of a run, whose looks count, or its copy where the file is damaged; None if there is none."""
+    """The last result of a run, whose looks count; None if there is none that can be read."""
     try:
         return Result.load(store.path / "result.json")
     except RunError:
-        copy = store.copy_of("result.json")
-        return None if copy is None else Result.from_bytes(copy)
+        return None
 
 
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:

@@ -261,7 +261,6 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
         "stride": plan.stride,
         "until": plan.until and hashlib.sha256(json.dumps(order_of(setup)).encode()).hexdigest()[:16],
         **{f"env {uri}": [env.fingerprint, setup.goes_on(env)] for uri, env in setup.envs.items()},
-        **{f"code of {uri}": code for uri, env in setup.envs.items() if (code := _code(uri, env))},
     }
     if plan.until is not None:  # the takes follow from these, so with another value the answers so far would not hold
         kept = None if plan.n == plan.seeds else plan.n
@@ -278,12 +277,6 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
             starts=sorted({start for _, _, start in units_of(plan, setup.envs)}),
         ),
     )  # fmt: skip
-
-
-def _code(uri: str, env: EnvSpec) -> str:
-    """What tells an edited env of the user's own from the one before, where its own fingerprint cannot."""
-    known = env.fingerprint and Uri.parse(uri).scheme == "python"  # its own, or else that of its file
-    return "" if known else registry.fingerprint_of_code(uri)
 
 
 def order_of(setup: Setup) -> list[Unit]:

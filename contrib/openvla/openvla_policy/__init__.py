@@ -46,7 +46,7 @@ class OpenvlaSettings:
 
 
 def make(rest: str, *, trust_remote_code: str | bool = False, **options: Any) -> OpenvlaPolicy:
-    """Build from a checkpoint; the options are documented in docs/policies.md."""
+    """Build from a checkpoint; the options are documented in README.md."""
     if not rest:
         raise ComponentError("openvla: names no checkpoint; write openvla:ORG/NAME or openvla:DIRECTORY")
     read = Reader(f"openvla:{rest}")

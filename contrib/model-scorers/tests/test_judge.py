@@ -18,15 +18,16 @@ import pytest
 from PIL import Image
 
 from besttake import registry
-from besttake.config import Plan, load_plan
-from besttake.errors import ComponentError, PlanError
+from besttake.config import Plan
+from besttake.errors import ComponentError
 from besttake.scorers.base import Footage
-from besttake.scorers.judge import KEY, ChatServer, Judge, likely, stated, uploads_allowed
 from besttake.takes.scores import Scores
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.score import score
+from model_scorers.judge import KEY, ChatServer, Judge, likely, make, stated
 
+HERE = "python:model_scorers.judge:make?rest="  # what the entry point calls where the plug-in is installed
 Reply = tuple[int, dict[str, str], bytes]
 
 
@@ -105,7 +106,7 @@ def take(count: int = 20, counts: tuple[int, ...] = (5, 20, 0), instruction: str
 
 
 def test_it_keeps_the_contract_of_a_scorer(stub: Stub) -> None:
-    judge = registry.scorer(f"judge:{stub.url}?model=tiny&frames=3")
+    judge = registry.scorer(f"{HERE}{stub.url}&model=tiny&frames=3")
     assert "length" in check_scorer(judge)
     assert judge.spec.probability
 
@@ -243,16 +244,12 @@ def test_an_answer_that_is_no_chat_completion_is_one_line(stub: Stub, data: byte
         quick(stub).score([take(counts=(5,))], None)
 
 
-def test_frames_go_to_no_other_machine_unless_the_user_allows_it(stub: Stub) -> None:
+def test_frames_go_to_no_other_machine_unless_the_user_allows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for url in ("http://192.0.2.1:8000", "https://judge.example", "http://127.0.0.1.example", "http://0.0.0.0:1"):
-        with pytest.raises(ComponentError, match="would send frames of your takes to .*`allow_upload`"):
-            registry.scorer(f"judge:{url}?model=m")
-    with uploads_allowed():
-        assert registry.scorer("judge:https://judge.example?model=m").spec.name == "judge m"
-    with pytest.raises(ComponentError, match="allow_upload"):
-        registry.scorer("judge:https://judge.example?model=m")
-    with pytest.raises(ComponentError, match="no option allow_upload"):
-        registry.scorer("judge:https://judge.example?model=m&allow_upload=1")
+        with pytest.raises(ComponentError, match="would send frames of your takes to .*; set BESTTAKE_ALLOW_UPLOAD=1"):
+            make(url, model="m")
+    monkeypatch.setenv("BESTTAKE_ALLOW_UPLOAD", "1")
+    assert make("https://judge.example", model="m").spec.name == "judge m"
 
 
 def test_a_redirect_is_not_followed(stub: Stub) -> None:
@@ -281,15 +278,7 @@ def test_the_key_comes_from_the_environment_and_is_repeated_nowhere(
     assert "sk-very-secret" not in str(error.value) + caplog.text
     assert not any(b"sk-very-secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     with pytest.raises(ComponentError, match="may hold no password"):
-        registry.scorer("judge:http://me:secret@127.0.0.1:8000?model=m")
-
-
-def test_a_plan_file_may_not_allow_uploads(tmp_path: Path) -> None:
-    path = tmp_path / "plan.yaml"
-    path.write_text("policy: testbed:half\nenv: testbed:pick\nallow_upload: true\n")
-    with pytest.raises(PlanError, match="a file may not allow it; give `allow_upload` yourself"):
-        load_plan(path, {})
-    assert load_plan(path, {"allow_upload": True}).allow_upload
+        make("http://me:secret@127.0.0.1:8000", model="m")
 
 
 def test_a_run_is_scored_from_its_films_and_instructions(stub: Stub, tmp_path: Path) -> None:
@@ -298,7 +287,7 @@ def test_a_run_is_scored_from_its_films_and_instructions(stub: Stub, tmp_path: P
         probe_states=0, check_states=0,
     )  # fmt: skip
     diagnose(plan, tmp_path / "run")
-    result = score(tmp_path / "run", f"judge:{stub.url}?model=tiny-vl&frames=2")
+    result = score(tmp_path / "run", f"{HERE}{stub.url}&model=tiny-vl&frames=2")
     assert not result.lost
     texts = {body["messages"][0]["content"][-1]["text"] for body in stub.asked}
     assert all("Task: pick" in text for text in texts)
@@ -306,5 +295,5 @@ def test_a_run_is_scored_from_its_films_and_instructions(stub: Stub, tmp_path: P
     assert scores is not None
     assert scores.seconds["judge tiny-vl"] > 0
     count = len(stub.asked)
-    score(tmp_path / "run", f"judge:{stub.url}?model=tiny-vl&frames=2")
+    score(tmp_path / "run", f"{HERE}{stub.url}&model=tiny-vl&frames=2")
     assert len(stub.asked) == count

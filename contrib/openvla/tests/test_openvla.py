@@ -6,28 +6,27 @@ import importlib.util
 
 import pytest
 
-from besttake import registry
 from besttake.conventions import CLOSES_UP, OPENNESS, Gripper
 from besttake.errors import ComponentError, MissingExtra
-from besttake.policies.openvla import convention_of, refuse_oft
+from openvla_policy import convention_of, make, refuse_oft
 
 without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is installed")
 
 
 @pytest.mark.parametrize(
-    ("uri", "words"),
+    ("options", "words"),
     [
-        ("openvla:", "names no checkpoint"),
-        ("openvla:org/name", "runs code from its checkpoint: read it, then allow `trust_remote_code`"),
-        ("openvla:org/name?trust_remote_code=false", "runs code from its checkpoint"),
-        ("openvla:org/name?gripper=soft", "gripper=soft is not one of raw, libero, simpler"),
-        ("openvla:org/name?dtype=int8", "dtype=int8 is not one of float32, bfloat16, float16"),
-        ("openvla:org/name?temperature=-1", "temperature=-1 is not a number of at least 0"),
+        ({"rest": ""}, "names no checkpoint"),
+        ({}, "runs code from its checkpoint: read it, then allow `trust_remote_code`"),
+        ({"trust_remote_code": "false"}, "runs code from its checkpoint"),
+        ({"gripper": "soft"}, "gripper=soft is not one of raw, libero, simpler"),
+        ({"dtype": "int8"}, "dtype=int8 is not one of float32, bfloat16, float16"),
+        ({"temperature": "-1"}, "temperature=-1 is not a number of at least 0"),
     ],
 )
-def test_code_is_not_trusted_by_default_and_wrong_options_are_said(uri, words):
+def test_code_is_not_trusted_by_default_and_wrong_options_are_said(options, words):
     with pytest.raises(ComponentError, match=words):
-        registry.policy(uri)
+        make(**{"rest": "org/name", **options})
 
 
 def test_the_statistics_of_a_checkpoint_tell_what_its_gripper_means():
@@ -58,4 +57,4 @@ def test_an_oft_is_refused_with_the_way_that_it_can_be_run(tmp_path, file, text)
 @without_torch
 def test_a_missing_library_names_the_extra():
     with pytest.raises(MissingExtra, match=r"pip install 'besttake\[vision\]'"):
-        registry.policy("openvla:org/name?trust_remote_code=true")
+        make("org/name", trust_remote_code="true")

@@ -5,8 +5,9 @@ It is shown ``frames`` pictures of a window, evenly spaced from the first to the
 first token, P(yes) / (P(yes) + P(no)), which has no ties but needs a server that gives them.
 
 `ChatServer` speaks the chat completions API of OpenAI, as vLLM, SGLang, llama.cpp and Ollama do. Nothing leaves this
-machine unless the user allowed it (`uploads_allowed`). Redirects are not followed, since they could lead elsewhere. The
-API key comes only from the environment and is never written to a message, log or file.
+machine unless the environment variable ``BESTTAKE_ALLOW_UPLOAD`` is 1, which no file that BestTake reads can set.
+Redirects are not followed, since they could lead elsewhere. The API key comes only from the environment and is never
+written to a message, log or file.
 """
 
 from __future__ import annotations
@@ -228,22 +229,6 @@ _BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
 _LONGEST_PAUSE = 30.0
 
 
-@contextmanager
-def uploads_allowed(*, allowed: bool = True) -> Iterator[None]:
-    """Let scorers send frames to other machines, here and in processes that are started meanwhile.
-
-    The environment carries the permission: every child inherits it, and no file that BestTake reads can give it.
-    """
-    before = os.environ.get(_ALLOWED)
-    if allowed:
-        os.environ[_ALLOWED] = "1"
-    try:
-        yield
-    finally:
-        if allowed and before is None:
-            os.environ.pop(_ALLOWED, None)
-
-
 @dataclass(frozen=True)
 class ChatServer:
     """A chat server: ``timeout`` in seconds for an answer, up to ``retries`` more attempts with growing pauses."""
@@ -263,7 +248,8 @@ class ChatServer:
             raise ComponentError(f"judge: {parts.hostname}: the URL may hold no password; put the key into ${KEY}")
         if not is_loopback(parts.hostname) and os.environ.get(_ALLOWED) != "1":
             raise ComponentError(
-                f"judge:{base[:100]}: this would send frames of your takes to {parts.hostname}; `allow_upload` lets it"
+                f"judge:{base[:100]}: this would send frames of your takes to {parts.hostname}; set {_ALLOWED}=1"
+                " to allow it"
             )
         return cls(f"{base.rstrip('/')}{'' if parts.path.strip('/') else '/v1'}/chat/completions", **limits)
 

@@ -1,0 +1,1 @@
+"""Models as scorers of BestTake: a vision-language model behind a server, and LeRobot's reward models."""
