@@ -39,8 +39,8 @@ def rank(
     """Rank recorded takes by how close they stay to demonstrations. Needs no policy and no simulator.
 
     Takes are aligned by time, whatever their frame rates, and takes that the error bars cannot separate share a place.
-    Takes that score below every held-out demonstration, or no better than shuffled pixels, are marked. Exits with code
-    2 if no take could be ranked.
+    Takes that score below every held-out demonstration, or no better than their own pixels shuffled, are marked. Exits
+    with code 2 if no take could be ranked.
 
     Examples:
       besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
