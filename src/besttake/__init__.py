@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from besttake.policies.base import FunctionPolicy
     from besttake.registry import trust
     from besttake.result import Result
+    from besttake.verbs.act import act
     from besttake.verbs.compare import compare
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.doctor import doctor
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "BestTakeError", "FunctionPolicy", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose",
-    "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust",
+    "BestTakeError", "FunctionPolicy", "Plan", "Result", "Retrieval", "Run", "__version__", "act", "compare",
+    "diagnose", "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust",
 ]  # fmt: skip
 
 _MODULES = {

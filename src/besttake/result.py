@@ -294,14 +294,16 @@ class RejectionPoint(_Model):
 
 
 class Rejection(_Model):
-    """Retrying until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take.
+    """Retrying ``arm`` until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take.
 
-    ``takes``, ``success`` and ``gain`` (over one take) belong to the threshold that keeps nine tenths of the best gain
+    The arm is that of the recommended option where it keeps the best of several takes, else ``base``. ``takes``,
+    ``success`` and ``gain`` (over one take of base) belong to the threshold that keeps nine tenths of the best gain
     with the fewest takes. It is chosen for each start on other starts, and so is every point of ``curve``.
     ``threshold``, chosen on all starts, is the one to use with ``scorer`` from now on; null if it is best to run all
     ``n`` takes.
     """
 
+    arm: str
     n: int
     scorer: str
     threshold: float | None

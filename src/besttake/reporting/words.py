@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from besttake.core.relation import Across
     from besttake.core.stats import Forecast
     from besttake.result import Answer, Cell, Option, Relation, Result, Verdict
+    from besttake.verbs.act import ActResult
     from besttake.verbs.compare import Change
 
 Tone = Literal["act", "open", "rest"]
@@ -489,3 +490,16 @@ def check_sentence(check: RetrievalCheck) -> str:
 def _lower(added: Estimate) -> str:
     value, low, high = (None if end is None else -end for end in (added.value, added.high, added.low))
     return estimate_plain(Estimate(value, low, high))
+
+
+def acted(result: ActResult) -> str:
+    """What came of a promise on new starts."""
+    promise, kept = result.promise, result.kept
+    if not kept:
+        return f"No take of {promise.option} was finished, so nothing can be said of its promise."
+    now = f"{sum(take.success for take in kept)} of {len(kept)} starts succeeded, {estimate_percent(result.success)}"
+    held = "The promise is broken" if result.broken else "Nothing speaks against the promise"
+    return (
+        f"Promised {estimate_percent(promise.success)} with {number(promise.takes, 1)} takes per start; {now}, with"
+        f" {number(result.takes, 1)} takes per start. {held}."
+    )
