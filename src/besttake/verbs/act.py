@@ -22,7 +22,6 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.table import Table, Tabular, right
 from besttake.reporting.writers import write_csv
-from besttake.result import Cell, Result
 from besttake.scorers.scoring import score_takes
 from besttake.takes.jobs import Block
 from besttake.takes.key import Row, TakeKey
@@ -118,7 +117,7 @@ def act(
         >>> besttake.act("runs/half").success     # doctest: +SKIP
     """
     source, reporter = Run.open(run), as_reporter(progress)
-    promise = promise_of(_cell(source.result, policy), option)
+    promise = promise_of(source.result.cell_of(policy), option)
     with one_thread(), ExitStack() as closing:
         plan = _plan(source, promise, starts)
         envs = open_envs(plan)
@@ -189,17 +188,6 @@ def _result(source: Run, directory: Path, promise: Promise, kept: Sequence[KeptT
     return ActResult(
         str(source.path), str(directory), promise, tuple(kept), success, takes, is_broken(promise, success)
     )
-
-
-def _cell(result: Result, policy: str) -> Cell:
-    """The policy to act with: the one that is named, or the only one."""
-    named = {cell.policy: cell for cell in result.policies}
-    if not policy and len(named) == 1:
-        return next(iter(named.values()))
-    short = {uri.partition(":")[2]: uri for uri in named}
-    if (uri := short.get(policy, policy)) not in named:
-        raise PlanError(f"`policy` {policy or 'is missing'}: the run has {', '.join(named)}")
-    return named[uri]
 
 
 def _plan(source: Run, promise: Promise, starts: str | int | None) -> Plan:
