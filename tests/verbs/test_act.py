@@ -6,6 +6,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_starts_that_the_run_has_seen_are_refused_unless_allowed(run: Path, tmp_
 @pytest.mark.parametrize(
     ("given", "words"), [({"policy": "other"}, "the run has testbed:half"), ({"option": "x"}, "'cooled, best of 3'")]
 )
-def test_a_wrong_name_lists_what_there_is(run: Path, tmp_path: Path, given: dict[str, str], words: str) -> None:
+def test_a_wrong_name_lists_what_there_is(run: Path, tmp_path: Path, given: dict[str, Any], words: str) -> None:
     with pytest.raises(PlanError, match=words):
         besttake.act(run, tmp_path / "act", **given)
 

@@ -126,17 +126,10 @@ def remarks(result: Result) -> list[str]:
 
 
 def act(result: Result, run: Path | None, cell: Cell) -> str:
-    """The command that does what is recommended for a policy; empty where there is nothing to do."""
-    verdict = cell.verdict
-    if verdict is None or verdict.answer != "act":
+    """The command that plays what is recommended for a policy; empty where nothing is, or nothing can be played."""
+    if cell.verdict is None or cell.verdict.answer != "act" or run is None or not result.plan.get("env"):
         return ""
-    kind, _, settings = verdict.recommended.arm.partition("?")
-    if kind == COOLED and not settings:
-        return f"besttake serve --policy {cell.policy} --cooled --noise {noise_of(result, cell.policy):g}"
-    if kind == RETRIEVE and not settings and run is not None:
-        return f"besttake serve --policy {cell.policy} --retrieve {run}"
-    demos = result.plan.get("demos")
-    return f"besttake rank TAKE… --demos {demos}" if kind == BASE and demos else ""
+    return f"besttake act {run}" + (f" --policy {cell.policy}" if len(result.policies) > 1 else "")
 
 
 def price(option: Option) -> str:
