@@ -87,11 +87,11 @@ def blaming(whom: str) -> Iterator[None]:
         yield
     except (BestTakeError, MemoryError, OSError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # who calls sys.exit must not end the command without a word
         raise ComponentError(f"{whom} failed: {one_line(error)}{place_in_code(error)}") from error
 
 
-def place_in_code(error: Exception) -> str:
+def place_in_code(error: BaseException) -> str:
     """`` (policy.py:16)``: the innermost line that is neither ours nor of an installed package."""
     ours = str(Path(__file__).parent)
     frames = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(("<", ours))]

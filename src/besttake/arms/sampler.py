@@ -15,7 +15,7 @@ from besttake import registry
 from besttake.arms.base import Acting, Arm, Embed, Perceive, Recall, Request, Sample, Tools, Want
 from besttake.core.retrieve import Match, RetrievalConfig
 from besttake.demos.library import Library
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, embed_images
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError
 from besttake.policies.base import Perception, Policy
@@ -177,7 +177,7 @@ class ArmSampler:
         assert self.encoder is not None, "arms that embed are only run with an encoder"
         images = np.stack([w.image for w in wants])
         with self._models:
-            embeddings = self.encoder.encode(images)
+            embeddings = embed_images(self.encoder, images)
         if not np.isfinite(embeddings).all():
             raise ValueError(f"{self.encoder.spec.name} gave an embedding that is not finite: nothing can be matched")
         return embeddings

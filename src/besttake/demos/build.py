@@ -30,8 +30,8 @@ from besttake.demos.base import (
 from besttake.demos.layout import DataHints, Layout, layout_of
 from besttake.demos.library import Library
 from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryHead, LibraryWriter, writing
-from besttake.encoders.base import Encoder, Fitted
-from besttake.errors import LibraryError
+from besttake.encoders.base import Encoder, Fitted, embed_images
+from besttake.errors import LibraryError, blaming
 from besttake.types import F32, U8, Demo
 
 _log = logging.getLogger(__name__)
@@ -92,8 +92,9 @@ def build(
     if isinstance(encoder, Fitted):
         frames, held = _frames_to_fit(_chosen(source, wanted, work.each), wanted.stride)
         if not len(frames):
-            _fail_empty(source, [])
-        encoder = encoder.fit(frames)
+            _fail_empty(source, [item for item in held or () if isinstance(item, UnreadableDemo)])
+        with blaming(f"the encoder {wanted.encoder_uri or type(encoder).__name__}"):
+            encoder = encoder.fit(frames)
         del frames
     items = _chosen(source, wanted, work.each) if held is None else held
     _LibraryBuilder(source, encoder, wanted, work).run(Path(out), items)
@@ -191,7 +192,7 @@ class _LibraryBuilder:
         blocks = []
         for first in range(0, len(frames), len(frames) if self._encoder.spec.cheap else _SHOWN_EVERY):
             last = len(frames) if self._encoder.spec.cheap else first + _SHOWN_EVERY
-            blocks.append(self._encoder.encode(frames[first:last]))
+            blocks.append(embed_images(self._encoder, frames[first:last]))
             self._work.frames(self._embedded + sum(map(len, blocks)), self._expected(len(frames)))
         self._embedded += len(frames)
         return np.concatenate(blocks)

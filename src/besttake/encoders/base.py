@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, blaming
 from besttake.types import F32, U8, Array, EncoderSpec
 
 
@@ -38,6 +38,17 @@ class Fitted(Protocol):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
         """Restore an encoder from its `arrays`."""
+
+
+def embed_images(encoder: Encoder, images: U8) -> F32:
+    """The embeddings (B, dim) of ``images``; ComponentError where the encoder fails, or gives something else."""
+    name, shape = encoder.spec.name, (len(images), encoder.spec.dim)
+    with blaming(f"the encoder {name}"):
+        made: Any = encoder.encode(images)
+    if not isinstance(made, np.ndarray) or made.shape != shape or made.dtype.kind != "f":
+        gave = f"{made.dtype} {made.shape}" if isinstance(made, np.ndarray) else f"a {type(made).__name__}"
+        raise ComponentError(f"the encoder {name} gave {gave} for {len(images)} images, not float32 {shape}")
+    return np.asarray(made, np.float32)
 
 
 def check_images(images: U8) -> None:

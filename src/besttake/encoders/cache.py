@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, embed_images
 from besttake.errors import ComponentError, one_line
 from besttake.files import cache_dir
 from besttake.types import F32, U8
@@ -53,7 +53,7 @@ class CachedEncoder:
         for first in range(0, len(missing), _BLOCK):
             block = missing[first : first + _BLOCK]
             with self._one_at_a_time:  # the engine samples in two threads
-                vectors = self._encoder.encode(images[[fresh[key] for key in block]])
+                vectors = embed_images(self._encoder, images[[fresh[key] for key in block]])
             new = dict(zip(block, vectors, strict=True))
             self._write(new)
             known.update(new)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from besttake.core.score import Demos, cover
 from besttake.core.search import Trace
 from besttake.demos.library import View
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, embed_images
 from besttake.errors import BestTakeError, ComponentError, one_line, place_in_code
 from besttake.scorers.base import Footage, Reads, Score, Scorer
 from besttake.types import F32, U8
@@ -64,7 +64,7 @@ def sees_embeddings(scorers: Iterable[Scorer]) -> bool:
 def embed(encoder: Encoder, films: Sequence[U8]) -> list[F32]:
     """Embed each film (F, H, W, 3) as (F, d); films, which must have one image size, are encoded together."""
     frames = np.concatenate(films)
-    parts = [encoder.encode(frames[first : first + _ENCODE]) for first in range(0, len(frames), _ENCODE)]
+    parts = [embed_images(encoder, frames[first : first + _ENCODE]) for first in range(0, len(frames), _ENCODE)]
     flat = np.concatenate(parts) if parts else np.zeros((0, encoder.spec.dim), np.float32)
     return np.split(flat, np.cumsum([len(film) for film in films])[:-1])
 
