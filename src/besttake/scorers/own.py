@@ -16,7 +16,7 @@ from besttake.arms import BASE
 from besttake.core.score import manifold, window_until
 from besttake.core.search import Index
 from besttake.demos.library import Library, View
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, embeddings_of
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError
 from besttake.scorers.base import Footage, Score, ScorerSpec
@@ -74,7 +74,7 @@ class Successes:
                     take = store.load(row)
                     seen = np.flatnonzero(window_until(take.frame_steps, row.success_step))
                     parts.append(take.frames()[seen if last is None else seen[-last:]])
-        index = Index.build(self.encoder.encode(np.concatenate(parts))) if parts else None
+        index = Index.build(embeddings_of(self.encoder, np.concatenate(parts))) if parts else None
         self._indexes[policy, task] = index
         return index
 

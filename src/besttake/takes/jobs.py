@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from besttake import registry
 from besttake.arms.base import Request
+from besttake.policies.base import checked_actions
 from besttake.registry import Uri
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.take import Take
+from besttake.threads import outcome
 from besttake.types import F32, EnvSpec, Observation, PolicySpec, TaskSpec
 
 
@@ -155,16 +155,14 @@ Answer = Need | End | Failed
 
 def next_blocks(sampler: Sampler, requests: Sequence[Request]) -> list[F32 | Exception]:
     """The next actions of each request, which moves on to its next chunk."""
-    try:
-        blocks = list(sampler.sample(requests))
-    except Exception as error:
-        blocks = [error] * len(requests)
-    for row, (request, block) in enumerate(zip(requests, blocks, strict=True)):
-        if isinstance(block, Exception):
-            continue
-        if np.isfinite(block).all():
+    answer = outcome(sampler.sample, requests)
+    blocks: list[F32 | Exception] = []
+    for row, request in enumerate(requests):
+        block = answer if isinstance(answer, Exception) else answer[row]
+        if not isinstance(block, Exception):
+            block = checked_actions(block, None, f"at step {request.step} the policy")
+        if not isinstance(block, Exception):
             request.actions.extend(block)
             request.draw = request.draw.at(request.draw.chunk + 1)
-        else:
-            blocks[row] = ValueError(f"the policy gave actions that are not finite at step {request.step}")
+        blocks.append(block)
     return blocks
