@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from besttake.arms import BASE, COOLED, RETRIEVE
+from besttake.core.agreement import Sources
 from besttake.core.offline import RetrievalCheck
+from besttake.core.pool import Pool
 from besttake.core.probe import Probe
 from besttake.core.relation import FittedLine, Splits
 from besttake.core.stats import Agreement
 from besttake.core.stats import Estimate as Estimate
 from besttake.core.stats import Finding as Finding
 from besttake.core.stats import Forecast as Forecast
-from besttake.errors import RunError
+from besttake.errors import PlanError, RunError
 from besttake.files import check_run, read_json, read_regular
 
 if TYPE_CHECKING:
@@ -294,14 +296,16 @@ class RejectionPoint(_Model):
 
 
 class Rejection(_Model):
-    """Retrying until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take.
+    """Retrying ``arm`` until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take.
 
-    ``takes``, ``success`` and ``gain`` (over one take) belong to the threshold that keeps nine tenths of the best gain
+    The arm is that of the recommended option where it keeps the best of several takes, else ``base``. ``takes``,
+    ``success`` and ``gain`` (over one take of base) belong to the threshold that keeps nine tenths of the best gain
     with the fewest takes. It is chosen for each start on other starts, and so is every point of ``curve``.
     ``threshold``, chosen on all starts, is the one to use with ``scorer`` from now on; null if it is best to run all
     ``n`` takes.
     """
 
+    arm: str
     n: int
     scorer: str
     threshold: float | None
@@ -309,6 +313,24 @@ class Rejection(_Model):
     success: Estimate
     gain: Estimate
     curve: list[RejectionPoint]
+
+
+class StartAudit(_Model):
+    """Do the takes of one start share it? What was recorded, and what their outcomes say (only for ingested results).
+
+    ``resets``: to what the harness is known to reset its env, "start" or "task"; ``env_seed`` and ``state`` (a hash of
+    the initial state): "same" or "varies" among the takes of a start. All are empty where that was not recorded.
+    ``sources``: how much more takes of one start agree than takes of its task, and where disagreement comes from.
+    ``doubt``: "resets" or "state" (recorded as different), "chance" (they agree no more than takes of different
+    starts), "few" (too few disagree to tell), "unknown" (each task has one start, and nothing else was recorded), or
+    empty.
+    """
+
+    resets: str = ""
+    env_seed: str = ""
+    state: str = ""
+    sources: Sources = Sources()
+    doubt: str = ""
 
 
 class Cell(_Model):
@@ -337,6 +359,7 @@ class Cell(_Model):
     tasks: list[TaskLine] = []
     notes: list[str] = []
     retest: Agreement | None = None
+    audit: StartAudit | None = None
     path: CellPath | None = None
     rejection: Rejection | None = None
 
@@ -390,7 +413,7 @@ class Result(_Model):
     one per policy and task group; both have verdicts. docs/result.md lists all fields.
 
     ``run``: the name of the run, as in its run.json. ``checks``: by policy URI, how retrieval was chosen on held-out
-    demonstrations.
+    demonstrations. ``pools``: what one take each of several policies gives, against more takes of the best one.
     """
 
     schema_version: int = SCHEMA
@@ -409,6 +432,7 @@ class Result(_Model):
     relation: Relation
     cost: Cost
     checks: dict[str, RetrievalCheck] = {}
+    pools: list[Pool] = []
     notes: list[str] = []
 
     def to_json(self) -> str:
@@ -421,11 +445,31 @@ class Result(_Model):
         """Write the result to a JSON file."""
         path.write_text(self.to_json())
 
+    @property
+    def undecided(self) -> bool:
+        """Whether any policy's verdict is open, or leaves a question open."""
+        verdicts = [policy.verdict for policy in self.policies if policy.verdict is not None]
+        return any("open" in (one.answer, *(answer.answer for answer in one.answers.values())) for one in verdicts)
+
     def plot(self) -> Figure | None:
         """Draw gain against headroom over all cells as an SVG figure; None if no cell has both."""
         from besttake.reporting import figures
 
         return figures.relation(self, legend=True)
+
+    def cell_of(self, policy: str = "") -> Cell:
+        """Return what was found of a policy over all tasks: the one that is named, or the only one.
+
+        Raises:
+            PlanError: There is no such policy, or there are several and none is named.
+        """
+        named = {cell.policy: cell for cell in self.policies}
+        if not policy and len(named) == 1:
+            return self.policies[0]
+        cell = named.get(policy) or {uri.partition(":")[2]: one for uri, one in named.items()}.get(policy)
+        if cell is None:
+            raise PlanError(f"`policy` {policy or 'is missing'}: the run has {', '.join(named)}")
+        return cell
 
     def to_dataframe(self) -> Any:
         """Return a row per cell and number as a pandas DataFrame, proportions as fractions. Needs pandas."""

@@ -83,7 +83,7 @@ class RunPage:
             rows = self._rows()
             if self._finished(rows):
                 result = Result.load(self.directory / "result.json")
-                takes = page_takes(self.directory, result.cells, result.policies)
+                takes = page_takes(self.directory, result.cells)
                 return report_page(result, takes, stamp)
             return self._unfinished(rows, stamp)
         except Exception as error:  # a run directory can hold anything: say so instead of hanging up
@@ -125,7 +125,7 @@ class RunPage:
         )  # fmt: skip
         takes = nothing
         with suppress(BestTakeError, OSError):  # files of takes come and go while the run is at work
-            takes = page_takes(self.directory, [one.cell for one in cells], (), _FILMS)
+            takes = page_takes(self.directory, [one.cell for one in cells], _FILMS)
         return live_page(self.name, state, takes, stamp)
 
     def _phase(self) -> str:

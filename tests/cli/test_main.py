@@ -107,7 +107,7 @@ def test_strict_exits_with_3_while_a_verdict_is_open(
     plan = ["--policy", "testbed:half", "--env", "testbed:drawer", "--starts", "1", "--seeds", "2", "--arms", "base"]
     plan += ["--demos-per-task", "4", "--probe-states", "0", "--workers", "1"]
     assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "-q", "--strict") == 3
-    assert "Not decided yet" in capsys.readouterr().out
+    assert "not decided" in capsys.readouterr().out
     assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["cells"][0]["group"] == "drawer"
 

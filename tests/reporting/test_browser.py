@@ -72,7 +72,7 @@ def test_a_page_in_a_file_asks_for_nothing_and_says_which_films_it_lacks(
     result = synthetic.build(
         tmp_path / "run", synthetic.Shape(policies=("one",), tasks=("pick",), starts=30, arms=("base",))
     )
-    few = page_takes(tmp_path / "run", result.cells, result.policies, PageLimits(bytes=60_000))
+    few = page_takes(tmp_path / "run", result.cells, PageLimits(bytes=60_000))
     report_page(result, few).save(tmp_path / "page.html")
     browser.errors.clear()
     browser.open(tmp_path / "page.html")

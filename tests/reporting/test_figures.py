@@ -10,7 +10,7 @@ from besttake.result import Result
 def test_every_figure_is_written_as_svg(run: Path, tmp_path: Path) -> None:
     files = write_figures(Result.load(run / "result.json"), tmp_path / "figures")
     names = {path.name for path in files}
-    for name in ("relation", "ladder-0-testbed_half", "options-1-testbed_mid", "pass_at_k-0-testbed_half"):
+    for name in ("relation", "ladder-0-testbed_half", "options-1-testbed_mid"):
         assert f"{name}.svg" in names
     for path in files:
         assert ET.parse(path).getroot().tag.endswith("svg")

@@ -13,7 +13,7 @@ from besttake.takes.take import Film
 
 
 def shown_of(run: Path, result: Result, **limits: Any) -> takes.PageTakes:
-    return takes.page_takes(run, result.cells, result.policies, takes.PageLimits(**limits))
+    return takes.page_takes(run, result.cells, takes.PageLimits(**limits))
 
 
 def test_shown_starts_are_what_they_are_called(run: Path) -> None:

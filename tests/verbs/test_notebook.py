@@ -27,7 +27,7 @@ RESULTS = {
 }
 SHOWS = {
     "plan": ("+/- 3 points", "any policy"),
-    "doctor": ("does not work", "python", "no camera &lt;wrist&gt;"),
+    "doctor": ("They do not fit", "policy", "no camera &lt;wrist&gt;"),
     "ingest": ("8 outcomes of 1 recording", "0.5", "not known"),
 }
 

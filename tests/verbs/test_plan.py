@@ -14,7 +14,7 @@ from besttake.reporting import words
 from besttake.reporting.terminal import layout, plans
 from besttake.result import Estimate
 from besttake.verbs.ingest import ingest
-from besttake.verbs.plan import plan
+from besttake.verbs.plan import Plans, plan
 
 DATA = Path(__file__).parents[1] / "recordings" / "data" / "vla_eval"
 
@@ -81,7 +81,7 @@ def test_a_pilot_asks_for_the_further_starts_of_its_own_verdict(tmp_path: Path) 
     assert found.further == {"takes": Forecast(40, 210, 500)}
     assert found.plan.sigma2 == 0.2
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(layout(plans([found]), 200))
+    console.print(layout(plans(Plans([found])), 200))
     assert console.export_text().count(words.further(Forecast(40, 210, 500))) == 1
     for other in ({"worth": 5.0}, {"best_of": 2}):
         assert plan(pilot=tmp_path / "pilot", **other)[0].further == {}  # type: ignore[arg-type]

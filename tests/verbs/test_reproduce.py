@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import paper_tables as paper
@@ -15,13 +14,11 @@ from besttake import registry
 from besttake.cli.main import app
 from besttake.config import Plan, Retrieval
 from besttake.core import select
-from besttake.core.offline import Checked, RetrievalCheck
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.encoders.hog import Hog
 from besttake.errors import PlanError
-from besttake.progress import as_reporter
-from besttake.result import Estimate, Result
+from besttake.result import Result
 from besttake.takes.scores import ScoreName, Scores
 from besttake.verbs import reproduce
 
@@ -56,7 +53,7 @@ def test_every_table_of_the_paper_is_there_and_every_protocol_is_a_plan():
 
 def test_retrieval_is_frozen_every_setting_is_named_so_that_no_tuned_library_changes_one():
     named = reproduce.protocol("table1").plan["retrieval"]
-    assert reproduce.settings(RetrievalConfig(rule="next", noise=0.7, prior=0.3)) == named
+    assert RetrievalConfig.from_dict(named) == RetrievalConfig(rule="next", noise=0.7, prior=0.3)
     assert {*named} == {*Retrieval.model_fields}
 
 
@@ -121,36 +118,6 @@ def test_chunks_are_executed_as_the_paper_does_and_what_cannot_is_said(tmp_path,
     assert changed == {"pi0": typed["pi0"], "smolvla": "testbed:half?perception_mm=6&replan=10"}
     assert left[0].startswith("pi0 executes 32 of the 64")
     assert reproduce.with_whole_chunks(reproduce.protocol("table6"), given, plan) == (given, [])
-
-
-def test_one_configuration_is_chosen_for_all_policies_together(monkeypatch, tmp_path):
-    """Each policy alone would choose another one; the mean decides."""
-    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
-    asked = []
-
-    def checked(policy, library, tasks, how, reporter):
-        config = RetrievalConfig.from_dict(how.fixed)
-        asked.append((policy.spec.name, how.states))
-        best = {"testbed:half": config.rerank == 10, "testbed:alt": config.lead == 2}[policy.spec.name]
-        change = -0.10 if best else -0.08 if config.reliability else 0.0
-        error = 1 + change + 0.01 * abs(config.prior - 0.5)
-        return RetrievalCheck(tried=(replace(_CHECKED, config=config, error=Estimate(error)),))
-
-    monkeypatch.setattr(reproduce, "load_or_check", checked)
-    table = reproduce.protocol("table1")
-    policies = {"pi0": "testbed:half", "pi05": "testbed:alt"}
-    changes = {"demos": "testbed?demos_per_task=2", "encoder": "hog"}
-    plan, _ = reproduce.plan_for(table, policies, {"spatial": "testbed:pick"}, changes)
-    config = reproduce.choose_once(plan, 24, as_reporter(False))
-    assert config == RetrievalConfig(rule="next", noise=0.5, prior=0.5, reliability=1.0)
-    assert set(asked) == {("testbed:half", 24), ("testbed:alt", 24)}
-    monkeypatch.setattr(reproduce, "load_or_check", lambda *_: RetrievalCheck(reason="it cannot be warm-started"))
-    with pytest.raises(PlanError, match="`choose`: testbed:half cannot be checked: it cannot be warm-started"):
-        reproduce.choose_once(plan, 24, as_reporter(False))
-
-
-_NONE = Estimate()
-_CHECKED = Checked(RetrievalConfig(), _NONE, _NONE, _NONE)
 
 
 def test_names_that_the_paper_does_not_have_are_refused():

@@ -19,6 +19,7 @@ from besttake.encoders.base import Encoder, embeddings_of
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError, RolloutError, failure
 from besttake.policies.base import Perception, Policy, checked_actions, sampled_chunks
+from besttake.policies.looks import LookCache
 from besttake.types import F32, Array, EnvSpec, WorldSpec
 
 Answer = Any  # an array, or the exception that came instead of it
@@ -86,6 +87,9 @@ class ArmSampler:
     _acting: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _models: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
+    def __post_init__(self) -> None:
+        self._looks = LookCache(self.policy)
+
     @property
     def width(self) -> int:
         """How many takes to sample at once; 0: any number."""
@@ -122,6 +126,8 @@ class ArmSampler:
             now = {row: want for row, want in wants.items() if isinstance(want, Recall)} or wants
             answers = self._answer(now)
             wants = {row: want for row, want in wants.items() if row not in now}
+        with self._models:  # other takes of a start begin with the same observation, but none comes to a later one
+            self._looks.forget(request.observation for request in requests if request.step)
         return [chunks[row] for row in range(len(requests))]
 
     def _arm(self, uri: str) -> Arm:
@@ -153,7 +159,7 @@ class ArmSampler:
         """A chunk for each, or why there is none."""
         rows = [w.observation for w in wants], [w.draw for w in wants], [w.warm for w in wants]
         with self._models:
-            return sampled_chunks(self.policy, *rows)
+            return sampled_chunks(self.policy.spec, self._looks.sample, *rows)
 
     def _perceive(self, wants: Sequence[Perceive]) -> Array:
         observations = [w.observation for w in wants]

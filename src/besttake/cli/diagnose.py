@@ -26,14 +26,10 @@ from besttake.cli.flags import (
 )
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
-from besttake.progress import Reporter
 
 if TYPE_CHECKING:
     from besttake.result import Result
 
-Choose = Annotated[
-    bool, typer.Option("--choose", help="Choose one retrieval on held-out demonstrations, for all policies.")
-]
 DEMO: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
     "check_states": 160,
@@ -67,8 +63,8 @@ def diagnose(
       starts: 60
       retrieval: {rule: frame, prior: 0.2, rerank: 10}
     """
-    progress = reporter(quiet or as_json, verbose)
-    run(load_plan(plan, given), out, strict=strict, allow_failed=allow_failed, as_json=as_json, progress=progress)
+    chosen = load_plan(plan, given)
+    run(chosen, out, strict=strict, allow_failed=allow_failed, as_json=as_json, quiet=quiet, verbose=verbose)
 
 
 @plan_flags("starts", "workers")
@@ -87,8 +83,8 @@ def demo(
       besttake demo
       besttake demo --starts 60 -o runs/long
     """
-    progress = reporter(quiet or as_json, verbose)
-    run(Plan(**DEMO, **given), out, strict=strict, allow_failed=allow_failed, as_json=as_json, progress=progress)
+    chosen = Plan(**DEMO, **given)
+    run(chosen, out, strict=strict, allow_failed=allow_failed, as_json=as_json, quiet=quiet, verbose=verbose)
 
 
 @plan_flags(
@@ -148,13 +144,12 @@ def plan(
 
 
 @plan_flags(
-    "demos", "task", "encoder", "starts", "seeds", "arms", "check_states", "stride", "probe_states",
+    "demos", "task", "encoder", "starts", "seeds", "arms", "stride", "probe_states",
     "gripper_dim", "eef_dims", "trust_remote_code", "workers", "batch", "on", "seed",
     helps={
         "starts": "Starts per task: a count, or a range FIRST:END (default: as in the paper).",
         "seeds": "Takes per start (default: as in the paper).",
         "arms": "Ways of running the policy (default: those of the paper).",
-        "check_states": "Number of demonstrated states on which --choose chooses (default: 240).",
         "encoder": "Encoder that embeds frames (default: as in the paper).",
         "stride": "Score one frame every N steps (default: as in the paper).",
         "probe_states": "States for the demonstration-fit error (default: as in the paper).",
@@ -179,7 +174,6 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="Run directory (default: runs/TABLE).")
     ] = None,
-    choose: Choose = False,
     allow_failed: AllowFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -187,14 +181,13 @@ def reproduce(
 ) -> None:
     """Run a protocol of the paper with your policies, and print the paper's numbers beside yours.
 
-    Without --policy it shows the paper's table and protocol. All policies run one frozen retrieval, the paper's (the
-    rule next, alpha 0.3) or what --choose chose. Whatever differs from the paper is listed, here and in the report.
+    Without --policy it shows the paper's table and protocol. All policies run the paper's frozen retrieval (the rule
+    next, alpha 0.3). Whatever differs from the paper is listed, here and in the report.
 
     Examples:
       besttake reproduce
       besttake reproduce table4
       besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero -o runs/table1
-      besttake reproduce table1 --policy pi0=lerobot:org/pi0_libero --demos lerobot:org/libero --choose
       besttake reproduce table1 --policy pi0=testbed:half --env spatial=testbed:pick --encoder pixels
     """
     from besttake.reporting import terminal
@@ -213,7 +206,7 @@ def reproduce(
     policies, envs = pairs("policy", policy, form, example), pairs("env", env or [], form, "spatial=libero:spatial")
     where = out or Path("runs") / protocol.name
     result = paper.reproduce(
-        protocol.name, policies, envs=envs, changes=given, out=where, choose=choose,
+        protocol.name, policies, envs=envs, changes=given, out=where,
         progress=reporter(quiet or as_json, verbose), command=command(),
     )  # fmt: skip
     report(where)
@@ -221,18 +214,17 @@ def reproduce(
     check_failed(result.result, where, allowed=allow_failed)
 
 
-def run(plan: Plan, out: Path, *, strict: bool, allow_failed: bool, as_json: bool, progress: Reporter) -> None:
+def run(plan: Plan, out: Path, *, strict: bool, allow_failed: bool, as_json: bool, quiet: bool, verbose: bool) -> None:
     """Diagnose, write the report, and print the verdicts."""
-    from besttake.reporting.terminal import diagnosis, undecided
+    from besttake.reporting.terminal import diagnosis
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 
-    result = diagnose(plan, out, progress=progress, command=command())
-    page = report(out)
-    show(diagnosis(result), result.to_json(), as_json)
-    progress.note(f"Report: {page}")
+    result = diagnose(plan, out, progress=reporter(quiet or as_json, verbose), command=command())
+    report(out)
+    show(diagnosis(result, out, verbose=verbose), result.to_json(), as_json)
     check_failed(result, out, allowed=allow_failed)
-    if strict and undecided(result):
+    if strict and result.undecided:
         raise typer.Exit(3)
 
 

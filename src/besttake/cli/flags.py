@@ -170,7 +170,7 @@ def is_argument(parameter: inspect.Parameter) -> bool:
 Out = Annotated[Path, typer.Option("-o", "--out", help="Run directory to write; an unfinished run there is resumed.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Hide progress and notes.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print the log, e.g. why a take failed.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print the tables, and the log (why a take failed).")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 3 if a verdict is undecided.")]
 AllowFailed = Annotated[bool, typer.Option("--allow-failed", help="Exit with code 0 even if takes failed.")]
 RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
@@ -235,7 +235,8 @@ def show(shown: str | Sequence[Part], data: Any = None, as_json: bool = False) -
         console.print(shown, soft_wrap=True)
     else:
         # Sentences alone are not broken: a path in them can be copied.
-        console.print(layout(shown, console.width), soft_wrap=all(isinstance(part, Sentence) for part in shown))
+        plain = all(isinstance(part, Sentence) for part in shown)
+        console.print(layout(shown, console.width), soft_wrap=plain, crop=False)
 
 
 if __name__ == "__main__":

@@ -121,10 +121,6 @@ def score(
         Path | None,
         typer.Option(metavar="FILE", help="Train a success classifier on this run: the scorer classifier:FILE."),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Also write the table to a .csv, .tex or .json file."),
-    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -144,8 +140,6 @@ def score(
     from besttake.verbs.score import score as compare_scorers
 
     result = compare_scorers(directory, scorer or (), train=train, progress=reporter(quiet or as_json, verbose))
-    if out is not None:
-        result.save(out)
     show(scores(result), result.to_json(), as_json)
 
 
@@ -187,17 +181,12 @@ _Names = list[str] | None
 def export(
     directory: RunDirectory,
     csv: Annotated[bool, _table("--csv", help="Write takes and cells as CSV.")] = False,
-    parquet: Annotated[bool, _table("--parquet", help="Write takes and cells as Parquet.")] = False,
-    latex: Annotated[str | None, _table(metavar="NAME", help="Write cells as a LaTeX table, NAME.tex.")] = None,
     figures: Annotated[
         Path | None, _figure(metavar="DIR", help="Write every figure as SVG into this directory.")
     ] = None,
     films: Annotated[Path | None, _takes(metavar="DIR", help="Write each take as an MP4 into this directory.")] = None,
     lerobot: Annotated[
         Path | None, _takes(metavar="DIR", help="Write takes as a LeRobotDataset v3 into a new directory.")
-    ] = None,
-    rerun: Annotated[
-        Path | None, _takes(metavar="FILE", help="Write takes as a Rerun recording, e.g. takes.rrd.")
     ] = None,
     fps: Annotated[
         int | None, _takes(min=1, help="Actions per second of the robot (default: what the environment says).")
@@ -216,7 +205,7 @@ def export(
     """Export a run: tables, figures, films, or its takes as a data set to train on.
 
     Examples:
-      besttake export runs/demo --csv --latex table1 -o paper/
+      besttake export runs/demo --csv -o tables/
       besttake export runs/demo --films films/ --outcome failure --most 20
       besttake export runs/demo --lerobot datasets/mine --outcome success --arm base
       besttake export runs/demo --figures figures/
@@ -225,9 +214,8 @@ def export(
     from besttake.verbs.export import export as write
 
     wanted = Wanted(
-        csv=csv, parquet=parquet, latex=latex, figures=figures, films=films, lerobot=lerobot, rerun=rerun,
-        policies=tuple(policy or ()), tasks=tuple(task or ()), arms=tuple(arm or ()), outcome=outcome, most=most,
-        fps=fps,
+        csv=csv, figures=figures, films=films, lerobot=lerobot, policies=tuple(policy or ()), tasks=tuple(task or ()),
+        arms=tuple(arm or ()), outcome=outcome, most=most, fps=fps,
     )  # fmt: skip
     for path in write(directory, wanted, out, progress=reporter(quiet)):
         show(str(path))

@@ -75,14 +75,15 @@ def checked_actions(actions: Any, shape: tuple[int, int] | None, whose: str) -> 
 
 
 def sampled_chunks(
-    policy: Policy, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None]
-) -> list[F32 | Exception]:
-    """Sample ``policy``: for each row a chunk (horizon, action_dim) in memory of its own, or why there is none."""
-    rows = list(policy.sample(observations, draws, warm))
+    spec: PolicySpec, sample: Callable[..., Any], observations: Sequence[Observation], draws: Sequence[Draw],
+    warm: Sequence[Warm | None],
+) -> list[F32 | Exception]:  # fmt: skip
+    """Sample a policy: for each row a chunk (horizon, action_dim) in memory of its own, or why there is none."""
+    rows = list(sample(observations, draws, warm))
     if len(rows) != len(observations):
         raise ValueError(f"{len(rows)} rows came back for {len(observations)}")
-    shape = (policy.spec.horizon, policy.spec.action_dim)
-    return [checked_actions(row, shape, f"the policy {policy.spec.name}") for row in rows]
+    shape = (spec.horizon, spec.action_dim)
+    return [checked_actions(row, shape, f"the policy {spec.name}") for row in rows]
 
 
 class FunctionPolicy:

@@ -7,7 +7,7 @@ nothing is hand-picked.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -15,8 +15,7 @@ import numpy as np
 
 from besttake.arms import BASE
 from besttake.core.select import pick
-from besttake.core.stats import mean_interval, unit_scale
-from besttake.result import Cell, Estimate
+from besttake.result import Cell
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.scores import ScoreName, Scores
 
@@ -28,8 +27,6 @@ KINDS = {
     "unscored": "Without a score",
     "broken": "No take was finished",
 }
-_POINTS = 16
-"""Steps of a curve."""
 _ROUNDS = ("rescued", "missed", "failed", "succeeded", "unscored", "rescued", "missed", "rescued", "missed")
 
 
@@ -118,55 +115,3 @@ def _judge(cell: Cell, place: int, arms: Mapping[str, Sequence[Row]], scores: Sc
     else:
         kind = "rescued" if outcome.get(picked) else "missed"
     return Candidate(cell, place, {arm: tuple(own) for arm, own in arms.items()}, picked, kind)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """How soon the takes of an arm succeed: which part had by some steps (``at``), each with its interval."""
-
-    arm: str
-    at: dict[int, Estimate]
-
-
-def success_curves(starts: Iterable[Candidate]) -> list[Curve]:
-    """How soon takes succeed, a curve per arm of the given starts; none where the step of some success is not known.
-
-    A take that ends without success, at the last step or before it, is not censored: it can no longer succeed, so it
-    stays among the takes that are counted, and the curve ends at pass@1. (To treat it as censored, as a Kaplan-Meier
-    curve does, would give it the chances of the takes that went on, and promise more successes than there were.)
-    """
-    by_arm: dict[str, list[list[float]]] = {}
-    last = 0
-    for start in starts:
-        for arm, rows in start.arms.items():
-            done = [row for row in rows if row.success is not None]
-            if any(row.success and row.success_step is None for row in done):
-                return []
-            if done:
-                times = [float(row.success_step) if row.success_step is not None else np.inf for row in done]
-                by_arm.setdefault(arm, []).append(times)
-                last = max(last, *(row.steps for row in done))
-    return [_curve(arm, times, last) for arm, times in by_arm.items()]
-
-
-def policy_curves(cell: Cell, starts: Sequence[Candidate]) -> list[tuple[str, list[Curve]]]:
-    """The curves of a policy under its name; of a run until decided those of each of its cells.
-
-    Its cells stop at different times, and pass@1 of the policy leaves out what was made after the first of them did.
-    """
-    if cell.path is None:
-        return [(cell.policy, success_curves(starts))]
-    places = {start.place: f"{cell.policy}, {start.cell.group}" for start in starts}
-    return [
-        (name, success_curves(one for one in starts if one.place == place)) for place, name in sorted(places.items())
-    ]
-
-
-def _curve(arm: str, times: Sequence[Sequence[float]], last: int) -> Curve:
-    """A start counts once, with the part of its takes that had succeeded: as pass@1 does."""
-
-    def parts(step: int) -> list[float]:
-        return [sum(time <= step for time in own) / len(own) for own in times]
-
-    grid = sorted({round(step) for step in np.linspace(0, last, _POINTS + 1)})
-    return Curve(arm, {step: mean_interval(parts(step), unit_scale()) for step in grid})

@@ -44,11 +44,6 @@ _PICTURES = (
     " of the policy as it is, and the line shows the 95 % interval. A filled dot means that the gain is shown, with all"
     " options tested at once; the recommended one stands on blue. The dashed line is the smallest gain worth acting on."
 )
-_SOON = (
-    "Of all takes of an arm, the part that had succeeded by each step; each start counts once, and the band is the 95 %"
-    " interval. A take that ends without success stays in the count as one that never succeeds (it is not treated as if"
-    " it might have gone on), so each curve ends at pass@1."
-)
 _LADDER = (
     "Success, in percent, with each way to keep one take per start; 95 % intervals over starts. A score is worth"
     " something where it leaves a random take behind, and where the shortest cannot do the same."
@@ -62,10 +57,6 @@ _FIT = (
     "Demonstration-fit error: how far the policy's samples are from the demonstrated actions. A ratio of 1 is as far as"
     " demonstrations are from each other."
 )
-_PASS_K = (
-    "The chance that one of k takes succeeds (black), and that the picked one does (blue squares). Hollow and dashed:"
-    " extrapolated beyond the takes that were run; the grey area is what these takes leave possible."
-)
 _RELATION = (
     "Small marks are cells, large ones policies; the dotted line is where all headroom is captured. Hover for numbers,"
     " click to see the takes."
@@ -76,7 +67,7 @@ def make_html(run: str | Path, out: str | Path | None = None) -> Path:
     """Write the report of a run, ``RUN/report.html`` unless ``out`` says where."""
     directory = Path(run)
     result = Result.load(directory / "result.json")
-    text = report_page(result, page_takes(directory, result.cells, result.policies)).html()
+    text = report_page(result, page_takes(directory, result.cells)).html()
     return write_text(Path(out or directory / "report.html"), text, parents=True)
 
 
@@ -87,8 +78,8 @@ def report_page(result: Result, takes: PageTakes, stamp: str = "") -> Page:
     heading = f"What {names} needs" if len(cells) == 1 else "What these policies need"
     every = takes_section(takes, result.cells, scored=bool(_scored(result)))
     sections = [
-        _verdict(result, takes), _why(result), every, _soon(result, takes), _ladder(result),
-        _relation(result), _arms(result), _fit(result), _tables(result),
+        _verdict(result, takes), _why(result), every, _ladder(result), _relation(result), _arms(result), _fit(result),
+        _tables(result),
     ]  # fmt: skip
     return Page(
         names or "an empty run", words.overview(result), heading if cells else "This run has no takes yet.",
@@ -179,23 +170,10 @@ def _policy(i: int, cell: Cell, result: Result) -> Markup:
         parts.append(Markup('<dl class="answers">{}</dl>').format(own))
     if cell.verdict is not None:
         parts.append(tables.options(cell).section("choices"))
-    until = "Until decided: estimates in points against the takes spent, inside bounds that hold at any time."
-    parts.append(picture(figures.course(cell, _path(i)), until, style="options"))
     if rule := words.rule(cell):
         parts.append(prose(rule, "small"))
     parts += [prose(sentence(note), "note") for note in cell.notes]
     return Markup('<article class="verdict" data-policy="{}">{}</article>').format(cell.policy, Markup("").join(parts))
-
-
-def _soon(result: Result, takes: PageTakes) -> Section:
-    """How soon takes succeed."""
-    drawn = [
-        picture(figure, key(i, name))
-        for i, cell in enumerate(result.policies)
-        for name, curves in takes.times.get(cell.policy, ())
-        if (figure := figures.timing(name, curves)) is not None
-    ]
-    return Section("soon", "How soon takes succeed", [prose(_SOON), block("pair", *drawn)] if drawn else [], "Time")
 
 
 def _ladder(result: Result) -> Section:
@@ -240,7 +218,7 @@ def _arms(result: Result) -> Section:
 
 
 def _fit(result: Result) -> Section:
-    """Demonstration fit, the check of retrieval, and pass@k."""
+    """Demonstration fit, and the check of retrieval."""
     parts, fitted = [], [cell for cell in result.policies if cell.dfe is not None]
     if fitted:
         parts += [prose(_FIT), tables.fit(fitted).section()]
@@ -251,16 +229,7 @@ def _fit(result: Result) -> Section:
             if not check.reason:
                 more = Markup('<details class="checked"><summary>Everything that was tried</summary>{}{}</details>')
                 parts.append(more.format(tables.check(check).section(), prose(tables.CHECK_LEGEND, "small")))
-    curves = [
-        picture(curve, key(i, cell.policy))
-        for i, cell in enumerate(result.policies)
-        if (curve := figures.curve(cell, _path(i))) is not None
-    ]
-    parts += [title("pass@k"), prose(_PASS_K)] if parts else [prose(_PASS_K)]
-    parts.append(block("pair", *curves) if curves else prose("No takes, no curve.", "none"))
-    known = bool(fitted or result.checks)
-    heading = "Fit to the demonstrations, and more takes" if known else "More takes"
-    return Section("fit", heading, parts, "Fit" if known else "pass@k")
+    return Section("fit", "Fit to the demonstrations", parts, "Fit")
 
 
 def _tables(result: Result) -> Section:

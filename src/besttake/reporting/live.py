@@ -9,10 +9,9 @@ from markupsafe import Markup
 
 from besttake.arms import COOLED, RETRIEVE
 from besttake.measure.partial import PartialCell
-from besttake.reporting import figures
 from besttake.reporting.html import takes_scripts, takes_section
 from besttake.reporting.numbers import count, duration, interval, percent, points
-from besttake.reporting.page import Page, Section, block, picture, prose
+from besttake.reporting.page import Page, Section, prose
 from besttake.reporting.table import Entry, Table
 from besttake.reporting.takes import PageTakes
 
@@ -81,7 +80,7 @@ def live_page(name: str, state: State, takes: PageTakes, stamp: str) -> Page:
 
 
 def _decided(state: State) -> Section:
-    """What each question's answer is so far, and its path against takes."""
+    """What each question's answer is so far."""
     made = min(state.done + state.failed, state.planned)
     bar = Markup('<progress max="{}" value="{}" aria-label="takes"></progress>').format(state.planned, made)
     parts = [prose(PHASES[state.phase], "headline"), *([bar] if state.planned else [])]
@@ -100,8 +99,6 @@ def _decided(state: State) -> Section:
     if rows:
         head = ("policy", "tasks", "complete starts", "pass@1", "question", "answer", "gain so far, points", "settled")
         parts += [Table("", head, rows).section(name="answers"), prose(f"{_HELD} {_UNTIL if state.until else _FIXED}")]
-        drawn = [picture(figures.course(one.cell, ""), f"{one.cell.policy}, {one.cell.group}") for one in state.cells]
-        parts.append(block("pair", *drawn))
     else:
         parts.append(prose("Nothing yet: the first start has to be complete.", "none"))
     return Section("decided", "", parts, "So far")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from besttake.reporting.drawing import (
-    SERIES,
     Element,
     Figure,
     Frame,
@@ -40,7 +38,7 @@ def make_html(result: RankResult, out: str | Path) -> Path:
     notes = [prose(sentence(note), "note") for note in result.notes]
     named = [(f"{take.place}. {take.name}", take) for take in result.takes]
     strips = [picture(None, name, _strip(take)) for name, take in named if take.pictures]
-    lines = [picture(drawn, name) for name, take in named if (drawn := traces(result, [take])) is not None]
+    lines = [picture(drawn, name) for name, take in named if (drawn := trace(result, take)) is not None]
     seen = "Frames of each take, spread over what was scored, and below each the demonstration frame that it is most \
 like."
     sections = [Section("ranking", "", [prose(about), *notes, result.table.section(name="places")])]
@@ -63,38 +61,24 @@ def _strip(take: RankedTake) -> Markup:
     return block("strip", *shown)
 
 
-def traces(result: RankResult, takes: Sequence[RankedTake]) -> Figure | None:
-    """The cosine of each take's frames to their nearest demonstration frames.
-
-    All figures of a ranking have the same axes. With several takes each has its own colour, and its name at the top.
-    """
-    drawn = [take for take in takes if take.best]
-    if not drawn:
+def trace(result: RankResult, take: RankedTake) -> Figure | None:
+    """The cosine of a take's frames to their nearest demonstration frames; all figures of a ranking have one scale."""
+    if not take.best:
         return None
-    last = max([0.1, *(second for take in result.takes for second in take.seconds)])
-    values = [value for take in result.takes for value in take.best]
+    last = max([0.1, *(second for one in result.takes for second in one.seconds)])
+    values = [value for one in result.takes for value in one.best]
     low, high = spread(values, low=max(values), high=min(values))
-    legend = 16 * len(drawn) if len(drawn) > 1 else 0
-    frame = Frame.of((460, 166 + legend), (44, 24 + legend, 14, 34), (0, last), (low, max(high, low + 0.01)))
+    frame = Frame.of((460, 166), (44, 24, 14, 34), (0, last), (low, max(high, low + 0.01)))
+    color = "accent" if take.place == 1 else "ink"
+    points = [frame.at(second, best) for second, best in zip(take.seconds, take.best, strict=True)]
     shapes: list[Element] = [
         *frame.grid(about=3, scale=1),
         *horizontal(frame.x, frame.y.end, frame.y.start, scale=1),
         Label(frame.x.end, frame.height - 4, "seconds", "muted", 11.5, "end"),
-        Label(frame.x.start, legend + 14, "cosine to the nearest demonstration frame", "muted", 11.5),
+        Label(frame.x.start, 14, "cosine to the nearest demonstration frame", "muted", 11.5),
+        Polyline(points, color, 1.8),
     ]
-    for i, take in enumerate(drawn):
-        color = f"s{i % SERIES}" if legend else "accent" if take.place == 1 else "ink"
-        if legend:
-            shapes.append(Label(frame.x.start, 16 * (i + 1), f"{take.place}. {shorten(take.name, 60)}", color, 12))
-        shapes += _trace(take, color, frame)
-    name = f"{len(drawn)} takes" if legend else shorten(drawn[0].name, 60)
-    return Figure(frame.width, frame.height, f"Score of {name} over time", tuple(shapes))
-
-
-def _trace(take: RankedTake, color: str, frame: Frame) -> list[Element]:
-    points = [frame.at(second, best) for second, best in zip(take.seconds, take.best, strict=True)]
-    shapes: list[Element] = [Polyline(points, color, 1.8)]
     for i in range(0, len(points), max(1, len(points) // _TIPS)):
         tip = f"{take.seconds[i]:.2f} s: cosine {take.best[i]:.3f} to library frame {take.nearest[i]}"
         shapes.append(Mark(*points[i], 2.4, color, tip=tip))
-    return shapes
+    return Figure(frame.width, frame.height, f"Score of {shorten(take.name, 60)} over time", tuple(shapes))

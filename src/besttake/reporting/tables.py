@@ -7,15 +7,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from besttake.arms import BASE
-from besttake.reporting.numbers import interval, number, spread
+from besttake.reporting.numbers import count, interval, number, spread
 from besttake.reporting.table import Column, Entry, Head, Table, in_percent, in_points, plain, right
-from besttake.reporting.words import headline, marks, needs_text, overview, retrieval_name
+from besttake.reporting.words import (
+    headline,
+    in_short,
+    marks,
+    needs_text,
+    noise_of,
+    overview,
+    retrieval_name,
+)
+from besttake.reporting.words import tone as tone_of
 
 if TYPE_CHECKING:
     from besttake.core.offline import RetrievalCheck
     from besttake.result import Cell, Estimate, Result
     from besttake.verbs.compare import Change
 
+_TONES = {"act": "better", "open": "warn", "rest": "none"}
 CHECK_LEGEND = (
     "Errors of one sample at demonstrated states, own demonstration left out, in action standard deviations. Added:"
     " against cooling at the same noise. Reach: how far the chunk moves the sample, over the policy's own spread."
@@ -33,6 +43,34 @@ def rates(cell: Cell) -> tuple[Estimate | None, Estimate | None, Estimate | None
     """pass@1, pass@N and headroom of a cell; None where they were not measured."""
     room = cell.headroom
     return (None, None, None) if room is None else (room.pass_1, room.pass_n, room.headroom)
+
+
+def summary(result: Result, shown: Sequence[Cell]) -> Table:
+    """One line for each of the ``shown`` cells: success now and then, what to do, the gain, and the cost."""
+    rows = []
+    for cell in shown:
+        verdict, (first, _, _) = cell.verdict, rates(cell)
+        success, gain, cost, what = _whole_percent(first), "", "", "nothing measured"
+        if verdict is not None:
+            option, opened = verdict.recommended, verdict.answer == "open"
+            if verdict.option != verdict.options[0].name:
+                success, gain = f"{success} -> {_whole_percent(verdict.success)}", _whole_points(verdict.gain)
+            cost = "not decided" if opened else count(option.takes, "take")
+            what = in_short(option, noise_of(result, cell.policy))
+        name = Entry(cell.policy, "best") if cell.group == "*" else f"  {cell.group}"
+        rows.append((name, success, Entry(what, _TONES[tone_of(cell)]), gain, cost))
+    return Table("", [""] * 5, rows)
+
+
+def _whole_percent(estimate: Estimate | None) -> str:
+    return "-" if estimate is None or estimate.value is None else f"{100 * estimate.value:.0f} %"
+
+
+def _whole_points(estimate: Estimate) -> str:
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return ""
+    value, low, high = (round(100 * end) for end in (estimate.value, estimate.low, estimate.high))
+    return f"{value:+d} [{low}, {high}]"
 
 
 def verdicts(result: Result) -> Table:

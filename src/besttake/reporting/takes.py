@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from PIL import Image
 
 from besttake.arms import BASE
 from besttake.errors import BestTakeError
-from besttake.reporting.candidates import Candidate, Curve, candidates, choose, policy_curves, score_of
+from besttake.reporting.candidates import Candidate, candidates, choose, score_of
 from besttake.result import Cell
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
@@ -134,16 +134,15 @@ class Heat:
 class PageTakes:
     """What the page shows of a run's takes: the outcomes of all (``heat``) and the films of some ``starts``.
 
-    Where there are none, ``note`` says why. ``times``: how soon the takes of each policy succeed, under captions.
+    Where there are none, ``note`` says why.
     """
 
     starts: list[PageStart]
     note: str = ""
     heat: Heat | None = None
-    times: Mapping[str, list[tuple[str, list[Curve]]]] = field(default_factory=dict)
 
 
-def page_takes(run: Path, cells: Sequence[Cell], policies: Sequence[Cell], limits: PageLimits = REPORT) -> PageTakes:
+def page_takes(run: Path, cells: Sequence[Cell], limits: PageLimits = REPORT) -> PageTakes:
     """The takes of a run that the page shows: the outcomes of all, the films of some within ``limits``."""
     if not (run / "takes.sqlite").exists():
         return PageTakes([], "This run holds outcomes only, no films, so there are no takes to show.")
@@ -167,15 +166,8 @@ def page_takes(run: Path, cells: Sequence[Cell], policies: Sequence[Cell], limit
             if misses == _MISSES or len(shown) == limits.starts:
                 break
     note = "" if shown else "No take of this run can be shown."
-    times = {
-        cell.policy: policy_curves(cell, [one for one in every if one.cell.policy == cell.policy]) for cell in policies
-    }
-    return PageTakes(
-        shown,
-        note,
-        _heat(sorted(every, key=lambda c: c.place), [(cell.policy, cell.group) for cell in cells], scores, places),
-        times,
-    )
+    ordered, named = sorted(every, key=lambda c: c.place), [(cell.policy, cell.group) for cell in cells]
+    return PageTakes(shown, note, _heat(ordered, named, scores, places))
 
 
 def _why_none(rows: Sequence[Row]) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -16,33 +18,27 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from besttake.arms import BASE
 from besttake.core.offline import RetrievalCheck
 from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
 from besttake.reporting.numbers import (
-    bounds,
     count,
-    estimate_percent,
-    estimate_plain,
     estimate_points,
-    interval,
     number,
     percent,
     sentence,
-    whole_points,
 )
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
-from besttake.result import Cell, Estimate, Result
+from besttake.result import Result
 
 if TYPE_CHECKING:
-    from besttake.conventions import Aspect
     from besttake.demos.library import Library
-    from besttake.measure.rescore import ScorerComparison, ScorerRow
+    from besttake.measure.rescore import ScorerComparison
+    from besttake.verbs.act import ActResult
     from besttake.verbs.compare import CompareResult
-    from besttake.verbs.doctor import DoctorResult, Pairing
+    from besttake.verbs.doctor import DoctorResult
     from besttake.verbs.ingest import IngestResult
-    from besttake.verbs.plan import PlanResult
+    from besttake.verbs.plan import PlanResult, Plans
     from besttake.verbs.probe import ProbeResult
     from besttake.verbs.rank import RankResult
     from besttake.verbs.replay import ReplayResult
@@ -52,17 +48,20 @@ if TYPE_CHECKING:
 
 _STYLES = {"best": "bold", "better": "green", "worse": "red", "warn": "yellow", "none": "dim", "": ""}
 _GAP = 2
-_TONES = {"act": "better", "open": "warn", "rest": "none"}
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence under the ``name`` of what it is about; ``mark`` as in `Entry`. ``indent``: columns before it."""
+    """A sentence under the ``name`` of what it is about; ``mark`` as in `Entry`. ``indent``: columns before it.
+
+    An ``exact`` one is never broken, so that a command or a path in it can be copied.
+    """
 
     text: str
     mark: str = ""
     name: str = ""
     indent: int = 0
+    exact: bool = False
 
 
 Part = Table | Sentence
@@ -80,7 +79,8 @@ def layout(parts: Sequence[Part], width: int) -> RenderableType:
 
 def _text(part: Sentence) -> RenderableType:
     name = f"{part.name}: " if part.name and part.text else part.name
-    text = Text.assemble((name, "bold"), (part.text, _STYLES[part.mark]))
+    text = Text.assemble((name, "bold"), (part.text, _STYLES[part.mark]), no_wrap=part.exact)
+    text.overflow = "ignore" if part.exact else None
     return Padding(text, (0, 0, 0, part.indent), expand=False) if part.indent else text
 
 
@@ -106,75 +106,46 @@ def _grid(table: Table, width: int) -> RenderableType:
 
 
 _BLANK = Sentence("")
+_SCREEN = 16
+"""Tables of `ingest` have at most so many rows on a terminal; the report has all of them."""
 
 
-def diagnosis(result: Result) -> list[Part]:
-    """Policies with their cells and what each needs, one sentence per policy, and what else is worth knowing."""
-    shown: list[Cell] = []
+def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False) -> list[Part]:
+    """One line per policy, what is not decided, and what to do next; ``verbose`` puts the tables before it."""
+    parts = _details(result) if verbose else []
+    if result.policies:
+        parts.append(tables.summary(result, result.policies))
+    parts += [Sentence(line) for line in words.remarks(result)]
+    command = next((line for line in map(partial(words.act, result, run), result.policies) if line), "")
+    parts += [Sentence(command, name="Act on it", exact=True)] if command else []
+    if run is not None:
+        more = "" if verbose else "   (-v prints the tables)"
+        parts.append(Sentence(f"{run / 'report.html'}{more}", name="Why, and every task", exact=True))
+    return parts
+
+
+def _details(result: Result) -> list[Part]:
+    """Every policy with its cells, and what is worth knowing of each."""
+    cells = [
+        cell for one in result.policies for cell in (one, *(cell for cell in result.cells if cell.policy == one.policy))
+    ]
+    parts: list[Part] = [tables.summary(result, cells), _BLANK]
     for policy in result.policies:
-        own = [cell for cell in result.cells if cell.policy == policy.policy]
-        shown += [policy, *own] if len(own) > 1 else [policy]
-    n = max((cell.headroom.n if cell.headroom else cell.seeds for cell in result.cells), default=1)
-    arms = list(dict.fromkeys(arm for cell in result.cells if cell.arms for arm in cell.arms.arms if arm != BASE))
-    head: Head = ["policy / task", *right("pass@1", f"pass@{n}"), "needs", *right("gain")]
-    head += right("select", *arms, "content", "shortest", "DFE/floor", extra=True)
-    parts: list[Part] = [Table("", head, [_diagnosed(cell, arms) for cell in shown])] if shown else []
-    for policy in result.policies:
-        below = [Sentence(sentence(note), "warn", indent=2) for note in policy.notes]
-        if policy.verdict is not None:
-            more = [Sentence(line, "none", indent=2) for line in words.more(policy)]
-            parts += [_BLANK, Sentence(words.headline(policy), name=policy.policy), *more, *below]
-        elif below:
-            parts += [_BLANK, Sentence("", name=policy.policy), *below]
+        said = words.more(policy) if policy.verdict is not None else []
+        parts.append(Sentence(words.headline(policy), name=policy.policy))
+        parts += [Sentence(line, "none", indent=2) for line in said]
+        parts += [Sentence(sentence(note), "warn", indent=2) for note in policy.notes]
     rules = dict.fromkeys(filter(None, map(words.rule, result.policies)))
-    parts += [_BLANK, *(Sentence(line, "none") for line in rules)]
-    relation = result.relation
-    if relation.r is not None and relation.interval is not None:
-        span = f"{interval(*relation.interval, digits=2)} ({words.about_interval(relation)})"
-        parts.append(Sentence(f"Gain against headroom over {relation.cells} cells: r = {relation.r:.2f} {span}"))
     failed = f", {result.cost.errors} failed" if result.cost.errors else ""
     took = f"{result.cost.takes} takes{failed}, {sum(result.cost.seconds.values()):.0f} s"
-    return [*parts, Sentence(f"success in %, gains in points with 95 % intervals; {took}", "none")]
+    return [*parts, *(Sentence(line, "none") for line in (*rules, took)), _BLANK]
 
 
-def undecided(result: Result) -> bool:
-    """Whether any policy's verdict is open, or leaves a question open."""
-    verdicts = [policy.verdict for policy in result.policies if policy.verdict is not None]
-    return any("open" in (one.answer, *(answer.answer for answer in one.answers.values())) for one in verdicts)
-
-
-def _diagnosed(cell: Cell, arms: Sequence[str]) -> list[Entry]:
-    pooled, (first, best, _) = cell.group == "*", tables.rates(cell)
-    own = cell.arms.arms if cell.arms else {}
-    gains = [cell.chosen.gain if cell.chosen else None, *(own[arm].gain if arm in own else None for arm in arms)]
-    gains.append(cell.arms.content if cell.arms else None)
-    gains.append(cell.selectors.shortest.gain if cell.selectors else None)
-    return [
-        Entry(_short(cell.policy) if pooled else f"  {cell.group}", "best" if pooled else ""),
-        _whole(first), _whole(best),
-        Entry(words.needs_text(cell), _TONES[words.tone(cell)]),
-        _gain(cell.verdict.gain if cell.verdict and cell.verdict.option != BASE else None), *map(_gain, gains),
-        _whole(cell.dfe.ratio if cell.dfe else None, 1, 2),
-    ]  # fmt: skip
-
-
-def _short(name: str) -> str:
-    """A policy's name without its middle where it is long."""
-    return name if len(name) <= 24 else f"{name[:8]}…{name[-15:]}"
-
-
-def _whole(estimate: Estimate | None, scale: float = 100, digits: int = 0) -> Entry:
-    if estimate is None or estimate.value is None:
-        return Entry("-", "none")
-    return Entry(f"{scale * estimate.value:.{digits}f}")
-
-
-def _gain(estimate: Estimate | None) -> Entry:
-    """A gain in whole points with its interval, marked where the interval leaves out zero."""
-    if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
-        return Entry("-", "none")
-    value, low, high = (round(100 * end) for end in (estimate.value, estimate.low, estimate.high))
-    return Entry(f"{value:+d} [{low}, {high}]", "best" if estimate.low > 0 or estimate.high < 0 else "")
+def acted(result: ActResult) -> list[Part]:
+    """What came of a run's promise, and where the takes are."""
+    named = f"{result.promise.policy}, {result.promise.option}"
+    text = Sentence(words.acted(result), "worse" if result.broken else "", name=named)
+    return [text, Sentence(result.out, name="Takes", exact=True)]
 
 
 def probe(result: ProbeResult) -> list[Part]:
@@ -208,48 +179,19 @@ def comparison(result: CompareResult) -> list[Part]:
 
 
 def doctor(result: DoctorResult) -> list[Part]:
-    """Checks as a table; below it, whether the named demonstrations, policy and env fit."""
-    rows: list[Sequence[Any]] = []
-    group = ""
-    # Who asks about parts has no use for a list of what works.
-    for check in (check for check in result.checks if result.pairing is None or not check.works):
-        if check.group != group:
-            group = check.group
-            rows.append(("", Entry(group, "best"), "", ""))
-        mark = Entry("ok", "better") if check.works else Entry("no", "warn")
-        rows.append((mark, check.name, check.detail if check.works else check.mend or check.detail, check.detail))
-    head = ("", "what", "found, or how to get it", Column("detail", extra=True))
-    parts: list[Part] = [Table("", head, rows)] if rows else []
-    return parts + (_pairing(result.pairing) if result.pairing is not None else [])
-
-
-def _pairing(pairing: Pairing) -> list[Part]:
-    """Names and lists of tasks are long: they stand above and below the table, whose columns stay narrow."""
-    sides = (("demonstrations", pairing.demos), ("policy", pairing.policy), ("env", pairing.env))
-    kinds = {kind: name for kind, name in sides if name}
-    lines = [line for line in pairing.lines if any(pairing.sides(line))]
-    rows = [_paired(pairing, line) for line in lines if line.what != "tasks"]
-    known = [line for line in pairing.conventions if {*pairing.sides(line)} - {"unknown", ""}]
-    rows += [[Entry("conventions", "best"), *(Entry("") for _ in kinds)], *(_paired(pairing, line) for line in known)]
-    parts: list[Part] = [Sentence(name, name=kind) for kind, name in kinds.items()]
-    parts.append(Table("", ("", *kinds), rows))
-    for line in (line for line in lines if line.what == "tasks"):
-        own = zip(kinds, pairing.sides(line), strict=True)
-        parts += [Sentence(f"tasks, {kind}: {names}") for kind, names in own if names]
-    parts += [Sentence(problem, "worse") for problem in pairing.problems]
-    if not pairing.problems and len(pairing.named) > 1:
+    """What works on this machine; or the named demonstrations, policy and env side by side, and whether they fit."""
+    pairing = result.pairing
+    if pairing is None:
+        return [result.table]
+    kinds = (("demonstrations", pairing.demos), ("policy", pairing.policy), ("env", pairing.env))
+    parts: list[Part] = [Sentence(name, name=kind) for kind, name in kinds if name]
+    parts += [result.table, *(Sentence(problem, "worse") for problem in pairing.problems)]
+    together = len(pairing.named) > 1
+    if together and not pairing.problems:
         parts.append(Sentence("They fit.", "better"))
-    asked = [line for line in pairing.conventions if line.compared and len(pairing.named) > 1]
-    unsettled = [line.what for line in asked if "unknown" in pairing.sides(line)]
-    unknown = [f"not known of all of them, so not compared: {', '.join(unsettled)}"] if unsettled else []
+    unsettled = [line.what for line in pairing.conventions if line.compared and "unknown" in pairing.sides(line)]
+    unknown = [f"not known of all of them, so not compared: {', '.join(unsettled)}"] if unsettled and together else []
     return [*parts, *notes([*unknown, *pairing.notes])]
-
-
-def _paired(pairing: Pairing, line: Aspect) -> list[Entry]:
-    """What differs is marked, in words as well as in colour."""
-    mark = "worse" if line.differs else ""
-    what = f"{line.what} (DIFFERS)" if line.differs else line.what
-    return [Entry(what, mark), *(Entry(side, mark) for side in pairing.sides(line))]
 
 
 def ingested(read: IngestResult) -> list[Part]:
@@ -260,19 +202,23 @@ def ingested(read: IngestResult) -> list[Part]:
     for recording in read.recordings:
         episodes[recording.format] += len(recording.episodes)
     files = ", ".join(f"{kind} x {n} ({count(episodes[kind], 'episode')})" for kind, n in kinds.items())
-    parts: list[Part] = [Sentence(files), read.table]
+    whole = read.table
+    short = [row for row in whole.rows if row[1] == "all"] if len(whole.rows) > _SCREEN else whole.rows
+    parts: list[Part] = [Sentence(files), replace(whole, rows=(short or whole.rows)[:_SCREEN])]
     lines = [
-        (cell.policy, line.task, line.starts, estimate_percent(line.pass_1), estimate_percent(line.pass_n))
+        (cell.policy, shorten(line.task, 40), line.starts, percent(line.pass_1.value), percent(line.pass_n.value))
         for cell in result.cells
         for line in cell.tasks
     ]
-    if len(lines) > len(result.cells):
+    if len(result.cells) < len(lines) <= _SCREEN - len(whole.rows):
         parts += [_BLANK, Table("", ("policy", "task", *right("starts", "pass@1", "pass@N")), lines)]
+    said: dict[str, list[str]] = {}
     for cell in result.policies:
-        beyond = [point for point in cell.headroom.curve if not point.measured] if cell.headroom is not None else []
-        said = [f"pass@{last.k} extrapolates to {percent(last.value)}{bounds(last)}" for last in beyond[-1:]]
-        said += [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
-        parts += [Sentence(line, name=cell.policy) for line in (*said, *cell.notes)]
+        first = [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
+        for line in (*first, words.audit(cell), *cell.notes):
+            said.setdefault(line, []).append(cell.policy)
+    parts += [Sentence(line, name=", ".join(names)) for line, names in said.items() if line]
+    parts += [Sentence(line) for line in words.pools(result)]
     return [*parts, *notes(result.notes)]
 
 
@@ -309,29 +255,13 @@ def replayed(result: ReplayResult) -> list[Part]:
     return [Sentence(again), *(Sentence(line, "warn") for line in lines)]
 
 
-def plans(results: Sequence[PlanResult]) -> list[Part]:
+def plans(results: Plans) -> list[Part]:
     """How many starts and takes each policy needs, and for what."""
     parts: list[Part] = []
-    for result in results:
-        parts += [Sentence("", name=result.name)] if result.name else []
-        parts.append(Sentence(f"From {result.basis}, with {result.plan.seeds} seeds per start:", "none"))
-        parts.append(Table("", (*right("starts", "takes"), "for"), _needed(result)))
-        parts += [Sentence(line) for line in _advice(result)]
-    return parts
-
-
-def _needed(result: PlanResult) -> list[Sequence[Any]]:
-    plan, worth = result.plan, whole_points(result.plan.worth)
-    rows: list[Sequence[Any]] = [
-        (plan.half_width_starts, plan.half_width_takes, f"+/- {worth} on the gain of the best of {plan.n}")
-    ]
-    if not result.further:
-        if plan.yes_starts is not None:
-            rows.append((plan.yes_starts, plan.yes_starts * plan.seeds, "deciding a gain as large as expected"))
-        rows.append((plan.no_starts, plan.no_takes, f"ruling out {worth} if there is no gain"))
-    content = result.content_starts
-    rows.append((content, content * plan.seeds, f"+/- {worth} on retrieve minus cooled, at most, in each arm"))
-    return rows
+    for one in results:
+        parts.append(Sentence(f"From {one.basis}, with {one.plan.seeds} seeds per start:", "none", one.name))
+    parts.append(results.table)
+    return [*parts, *(Sentence(line) for one in results for line in _advice(one))]
 
 
 def _advice(result: PlanResult) -> list[str]:
@@ -365,7 +295,7 @@ def protocol(one: Protocol) -> list[Part]:
     import yaml
 
     rows = {
-        row: [_paper_number(n, column, one) for n, column in zip(numbers, one.columns, strict=True)]
+        row: [one.written(n, column) for n, column in zip(numbers, one.columns, strict=True)]
         for row, numbers in one.paper.items()
     }
     # On its side: some tables have more columns than a line has room for.
@@ -382,33 +312,11 @@ def protocol(one: Protocol) -> list[Part]:
 
 def reproduction(result: ReproduceResult) -> list[Part]:
     """The paper's numbers beside ours with their intervals, then where the run deviates from the paper's protocol."""
-    rows, of = [], result.protocol
-    for one in result.numbers:
-        here, ends = one.here, one.paper_interval
-        paper = one.paper if one.paper is None or ends is None else (one.paper, *ends)
-        known = here.value is not None and here.low is not None and here.high is not None
-        text = _paper_number((here.value, here.low, here.high) if known else here.value, one.column, of)
-        outside = known and one.paper is not None and not (here.low or 0) <= one.paper <= (here.high or 0)
-        mark = "warn" if outside else "" if text else "none"
-        differs = Entry("outside" if outside else "", mark)
-        rows.append((one.row, one.column, _paper_number(paper, one.column, of), Entry(text or "none", mark), differs))
     legend = "here with its 95 % interval; marked where the paper's number lies outside it"
     without = dict.fromkeys(n.here.reason for n in result.numbers if n.here.value is not None and n.here.reason)
     legend += f" ({'; '.join(without)})" if without else ""
-    departures = [Sentence(f"not as in the paper: {text}", "warn") for text in result.departures]
-    grid = Table("", ("", "", *right("paper", "here"), ""), rows)
-    return [Sentence(of.title, "best"), grid, Sentence(legend, "none"), *departures]
-
-
-def _paper_number(value: float | Sequence[float | None] | None, column: str, of: Protocol) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, Sequence):
-        middle, *ends = (_paper_number(one, column, of) for one in value)
-        return f"{middle} [{', '.join(ends)}]"
-    if column in of.counts:
-        return f"{value:.0f}"
-    return f"{value:.3f}" if column in of.unitless else f"{value + 0.0:.1f}"
+    departures = [Sentence(text, "warn") for text in result.table.notes]
+    return [Sentence(result.protocol.title, "best"), result.table, Sentence(legend, "none"), *departures]
 
 
 def run_summary(summary: Summary) -> list[Part]:
@@ -436,14 +344,6 @@ def run_list(listed: RunList) -> list[Part]:
 
 def scores(result: ScoreResult) -> list[Part]:
     """One table with a row per scorer, the highest gain first, for each policy; intervals are at 95 %."""
-    several = len(result.policies) > 1
-    rows = [
-        (*([one.policy] if several else []), *values)
-        for one in result.policies
-        for values in (*map(_scorer, one.rows), ("shortest (control)", estimate_points(one.shortest, ""), *[""] * 5))
-    ]
-    head: Head = [*(["policy"] if several else []), "scorer", *right("gain over one take")]
-    head += right("capture", "AUC", "harm", "minus the run's own", "s / take", extra=True)
     every = [row for one in result.policies for row in one.rows]
     lines = list(map(_compared, result.policies))
     if any(row.own for row in every):
@@ -453,15 +353,7 @@ def scores(result: ScoreResult) -> list[Part]:
     if result.trained is not None:
         learned = ", ".join(f"{task.task} ({task.successes} of {task.takes} takes)" for task in result.trained.tasks)
         lines.append(f"Trained on {learned}. Use it with --scorer {result.trained.uri}, on other starts.")
-    return [Table("", head, rows), *map(Sentence, lines), *notes(result.notes)]
-
-
-def _scorer(row: ScorerRow) -> tuple[str, ...]:
-    marks = f"{' *' if row.own else ''}{' !' if row.leak else ''}"
-    return (
-        f"{row.scorer}{marks}", estimate_points(row.gain, ""), estimate_plain(row.capture), estimate_plain(row.auc),
-        estimate_points(row.harm, "").removeprefix("+"), estimate_points(row.over_own, ""), number(row.seconds, 3),
-    )  # fmt: skip
+    return [result.table, *map(Sentence, lines), *notes(result.notes)]
 
 
 def _compared(one: ScorerComparison) -> str:

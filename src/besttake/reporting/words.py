@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from besttake.arms import BASE, COOLED, RETRIEVE, SEARCHING
 from besttake.core.offline import GAIN, simplest
 from besttake.core.planning import seeds_worth
+from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import Estimate
 from besttake.reporting.numbers import (
     count,
@@ -27,12 +28,15 @@ from besttake.reporting.numbers import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from besttake.core.agreement import Sources
     from besttake.core.offline import RetrievalCheck
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
-    from besttake.core.retrieve import RetrievalConfig
     from besttake.core.stats import Forecast
     from besttake.result import Answer, Cell, Option, Relation, Result, Verdict
+    from besttake.verbs.act import ActResult
     from besttake.verbs.compare import Change
 
 Tone = Literal["act", "open", "rest"]
@@ -85,6 +89,48 @@ def action(option: Option) -> str:
         return how or "leave it as it is"
     pick = f"keep the best of {option.takes} takes by {option.scorer}"
     return f"{how} and {pick}" if how else pick
+
+
+def in_short(option: Option, noise: float) -> str:
+    """What an option does in a few words; ``noise`` is that of cooled takes: ``cool to 0.1, best of 3``."""
+    kind, _, settings = option.arm.partition("?")
+    how = {BASE: "", COOLED: f"cool to {noise:g}", RETRIEVE: "retrieve"}.get(kind, option.arm)
+    how = option.arm if settings else how
+    if option.takes == 1:
+        return how or "leave it as it is"
+    return f"{how}, best of {option.takes}" if how else f"keep the best of {option.takes}"
+
+
+def noise_of(result: Result, policy: str) -> float:
+    """The noise of a policy's cooled takes: as the plan says, as the check chose it, or the usual one."""
+    check, given = result.checks.get(policy), result.plan.get("retrieval", {}).get("noise")
+    if given is not None:
+        return float(given)
+    chosen = check.noise if check is not None and not check.reason else None
+    return RetrievalConfig().noise if chosen is None else chosen
+
+
+def remarks(result: Result) -> list[str]:
+    """What to know before acting, a line each: what is not decided, what may do as well, and what is no evidence."""
+    lines = []
+    for cell in result.policies:
+        said = [leak(cell)]
+        if cell.verdict is None:
+            said = [state(cell)]
+        elif cell.verdict.answer == "open":
+            waiting = (further(one.further) for one in cell.verdict.answers.values() if one.answer == "open")
+            said.append(f"not decided yet; {next(filter(None, waiting), 'more starts may settle it')}")
+        elif cheaper := cell.verdict.row(cell.verdict.cheaper):
+            said.append(f"{in_short(cheaper, noise_of(result, cell.policy))} may do as well: cannot tell yet")
+        lines += [f"{cell.policy}: {text}" for text in said if text]
+    return lines
+
+
+def act(result: Result, run: Path | None, cell: Cell) -> str:
+    """The command that plays what is recommended for a policy; empty where nothing is, or nothing can be played."""
+    if cell.verdict is None or cell.verdict.answer != "act" or run is None or not result.plan.get("env"):
+        return ""
+    return f"besttake act {run}" + (f" --policy {cell.policy}" if len(result.policies) > 1 else "")
 
 
 def price(option: Option) -> str:
@@ -191,10 +237,61 @@ def _sentence(name: str, one: Answer, cell: Cell, worth: float) -> str:
     if one.answer == "open":
         still = further(one.further)
         return f"{known}. These starts do not settle it{f'; {still}' if still else ''}."
+    if one.answer == "no" and cell.selectors is None and cell.headroom is not None:
+        return f"A perfect pick would gain {estimate_points(cell.headroom.headroom)}: less than {least}."
     if one.answer == "no":
         return f"{known}: less than {least}."
     doubt = cell.verdict is not None and cell.verdict.any_chunk and name == "demonstrations"
     return f"{known}{', but any demonstrated chunk may do as well' if doubt else ''}."
+
+
+_DOUBTS = {
+    "resets": "This harness resets its env without the initial state of the start: takes of one start are different"
+    " starts of its task, and then headroom is not recoverable by retrying.",
+    "state": "Takes of one start were recorded with different initial states: they do not share a start, and then"
+    " headroom is not recoverable by retrying.",
+    "chance": "Takes of one start agree no more than takes of other starts of their task. They may not share a start:"
+    " then headroom is not recoverable by retrying.",
+    "few": "Too few takes disagree to tell whether takes of one start share it.",
+    "unknown": "Each task has one start, so that takes agree may show only that tasks differ: outcomes cannot tell"
+    " whether the takes of a start share it.",
+}
+_SHARES = {"start": "the start", "env seed": "the env's seed", "policy seed": "the policy's seed"}
+
+
+def audit(cell: Cell) -> str:
+    """Whether takes of a start share it, and where the spread of outcomes comes from; empty where nothing is known."""
+    one = cell.audit
+    if one is None or (cell.headroom is not None and cell.headroom.n < 2 and not one.doubt):
+        return ""
+    env = {"same": ", env's seed the same", "varies": ", env's seed varies"}.get(one.env_seed, "")
+    kappa = f" (kappa {known}{env})" if (known := estimate_plain(one.sources.start)) else ""
+    if one.doubt:
+        return f"{_DOUBTS[one.doubt].removesuffix('.')}{kappa}."
+    return f"Takes of one start agree beyond chance{kappa}. {_spread_of(one.sources)}" if kappa else ""
+
+
+def _spread_of(found: Sources) -> str:
+    """``Of the spread of outcomes within a task, 42 % [32, 51] lies in the start and 58 % [49, 68] in the seeds.``"""
+    known = {name: interval(e.low, e.high, scale=100, digits=0) for name, e in found.parts.items()}
+    rest = {"env seed": "the policy's seed and numerics", "policy seed": "numerics, the same take played again"}
+    names = {**_SHARES, "rest": rest.get(list(found.pairs)[-1], "the seeds and numerics")}
+    said = [f"{percent(found.parts[name].value)} {span} lies in {names[name]}" for name, span in known.items()]
+    return f"Of the spread of outcomes within a task, {', '.join(said)}."
+
+
+def pools(result: Result) -> list[str]:
+    """What another policy is worth against another take: the pair that adds most, and all policies together."""
+    lines = []
+    for one in [pool for pool in result.pools if len(pool.policies) == 2][:1] + result.pools[2:][-1:]:
+        gain = estimate_points(one.gain) or f"not known ({one.gain.reason})"
+        picked = f"; picked by the score, {estimate_points(one.picked)} over one take" if one.picked else ""
+        lines.append(
+            f"One take each of {', '.join(one.policies)}, perfectly picked: {estimate_percent(one.each)} on"
+            f" {count(one.starts, 'shared start')}; {len(one.policies)} takes of {one.best}:"
+            f" {estimate_percent(one.alone) or 'not known'}; difference {gain}{picked}."
+        )
+    return lines
 
 
 def _when_answered(one: Answer, cell: Cell) -> str:
@@ -438,3 +535,16 @@ def check_sentence(check: RetrievalCheck) -> str:
 def _lower(added: Estimate) -> str:
     value, low, high = (None if end is None else -end for end in (added.value, added.high, added.low))
     return estimate_plain(Estimate(value, low, high))
+
+
+def acted(result: ActResult) -> str:
+    """What came of a promise on new starts."""
+    promise, kept = result.promise, result.kept
+    if not kept:
+        return f"No take of {promise.option} was finished, so nothing can be said of its promise."
+    now = f"{sum(take.success for take in kept)} of {len(kept)} starts succeeded, {estimate_percent(result.success)}"
+    held = "The promise is broken" if result.broken else "Nothing speaks against the promise"
+    return (
+        f"Promised {estimate_percent(promise.success)} with {number(promise.takes, 1)} takes per start; {now}, with"
+        f" {number(result.takes, 1)} takes per start. {held}."
+    )

@@ -38,7 +38,7 @@ from besttake.demos.resolve import source_of
 from besttake.errors import BestTakeError, ComponentError, one_line
 from besttake.files import version
 from besttake.registry import Uri
-from besttake.reporting.table import Table, Tabular
+from besttake.reporting.table import Entry, Table, Tabular
 from besttake.types import EnvSpec, PolicySpec, Start
 from besttake.verbs.diagnose.setup import gripper_of, rehearse, rehearsed
 
@@ -69,7 +69,6 @@ EXTRAS = (
     Extra("rlds", "demonstrations in RLDS (Open X, Bridge)", ("google_crc32c",), "google-crc32c"),
     Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
     Extra("ray", "workers on several machines", ("ray",), "ray"),
-    Extra("rerun", "takes for the Rerun viewer (besttake export --rerun)", ("rerun",), "rerun-sdk"),
 )
 
 
@@ -116,6 +115,17 @@ class Pairing:
         sides = zip((self.demos, self.policy, self.env), (line.data, line.policy, line.env), strict=True)
         return tuple(side for name, side in sides if name)
 
+    def table(self) -> Table:
+        """Return what each is, can do and means, side by side; what differs is marked."""
+        kinds = (("demonstrations", self.demos), ("policy", self.policy), ("env", self.env))
+        conventions = [line for line in self.conventions if {*self.sides(line)} - {"unknown", ""}]
+        rows = []
+        for line in (line for line in (*self.lines, *conventions) if any(self.sides(line))):
+            mark, what = ("worse", f"{line.what} (DIFFERS)") if line.differs else ("", line.what)
+            rows.append([Entry(what, mark), *(Entry(side, mark) for side in self.sides(line))])
+        heading = "They do not fit" if self.problems else "They fit"
+        return Table(heading, ("", *(kind for kind, name in kinds if name)), rows, [*self.problems, *self.notes])
+
 
 @dataclass(frozen=True)
 class DoctorResult(Tabular):
@@ -135,14 +145,14 @@ class DoctorResult(Tabular):
         return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
-        rows = [(c.group, c.name, "ok" if c.works else "no", c.detail, c.mend) for c in self.checks]
-        heading = f"BestTake {'works' if self.healthy else 'does not work'} on this machine"
-        notes: list[str] = []
         if self.pairing is not None:
-            lines = (*self.pairing.lines, *self.pairing.conventions)
-            rows += [("pairing", x.what, "differs" if x.differs else "", _sides(x), "") for x in lines]
-            notes = [*self.pairing.problems, *self.pairing.notes]
-        return Table(heading, ("group", "what", "works", "detail", "remedy"), rows, notes)
+            return self.pairing.table()
+        rows: list[Sequence[object]] = []
+        for check in self.checks:
+            mark = Entry("ok", "better") if check.works else Entry("no", "warn")
+            rows.append((check.group, check.name, mark, check.detail if check.works else check.mend or check.detail))
+        heading = f"BestTake {'works' if self.healthy else 'does not work'} on this machine"
+        return Table(heading, ("", "what", "works", "found, or how to get it"), rows)
 
 
 def doctor(
@@ -377,8 +387,3 @@ def _env_side(env: EnvSpec) -> dict[str, str]:
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - _MOST_TASKS
     return ", ".join(names[:_MOST_TASKS]) + (f" and {more} more" if more > 0 else "")
-
-
-def _sides(line: Aspect) -> str:
-    sides = (("demos", line.data), ("policy", line.policy), ("env", line.env))
-    return "; ".join(f"{name}: {side}" for name, side in sides if side)

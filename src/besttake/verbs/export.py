@@ -1,9 +1,9 @@
-"""A run to take along: tables, films, figures, a LeRobot data set, a Rerun recording (`besttake export`)."""
+"""A run to take along: tables, films, figures, a LeRobot data set (`besttake export`)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from besttake.measure.rescore import check_same_takes
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting import tables, writers
 from besttake.reporting.dataset import Scene, write_dataset
-from besttake.takes.key import Row
+from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.verbs.diagnose.setup import spec_of
 from besttake.verbs.runs import Run
@@ -27,17 +27,15 @@ class Wanted:
 
     Attributes:
         csv: Write the tables ``takes.csv`` and ``cells.csv``.
-        parquet: Write the same tables as Parquet.
-        latex: Name of a LaTeX table of the cells, without a folder, such as ``"table1"``.
         figures: Directory for every figure of the report, as SVG.
         films: Directory for an MP4 of each take. A film shows the scored frames, one every ``stride`` steps, at the
             speed of the robot.
         lerobot: Directory for the takes as a LeRobotDataset v3.0.
-        rerun: File (``.rrd``) for the Rerun viewer.
         policies: Export only takes of these policies. Empty means all, here and in the next two.
         tasks: Export only takes of these tasks.
         arms: Export only takes of these arms.
         outcome: ``"success"`` or ``"failure"`` (default: both).
+        keys: Export only these takes (default: all).
         most: Export at most this many takes.
         fps: Actions per second of the robot (default: the rate of the run's environment).
 
@@ -50,26 +48,22 @@ class Wanted:
     """
 
     csv: bool = False
-    parquet: bool = False
-    latex: str | None = None
     figures: Path | None = None
     films: Path | None = None
     lerobot: Path | None = None
-    rerun: Path | None = None
     policies: Sequence[str] = ()
     tasks: Sequence[str] = ()
     arms: Sequence[str] = ()
     outcome: str = ""
+    keys: Collection[TakeKey] = ()
     most: int | None = None
     fps: int | None = None
 
     def __post_init__(self) -> None:
-        if not any((self.csv, self.parquet, self.latex, self.figures, self.films, self.lerobot, self.rerun)):
-            raise PlanError("say what to export: `csv`, `parquet`, `latex`, `figures`, `films`, `lerobot` or `rerun`")
+        if not any((self.csv, self.figures, self.films, self.lerobot)):
+            raise PlanError("say what to export: `csv`, `figures`, `films` or `lerobot`")
         if self.outcome not in ("", "success", "failure"):
             raise PlanError(f"`outcome` {self.outcome}: choose success or failure")
-        if self.latex and (Path(self.latex).name != self.latex or self.latex.startswith((".", "-"))):
-            raise PlanError(f"`latex` {self.latex}: a name without folders, e.g. table1; `out` is the folder")
 
     def picks(self, row: Row) -> bool:
         """Return whether a take is to be exported."""
@@ -77,6 +71,7 @@ class Wanted:
         chosen = ((key.policy, self.policies), (key.task, self.tasks), (key.arm, self.arms))
         return (
             row.status == "done"
+            and (not self.keys or key in self.keys)
             and all(not names or name in names for name, names in chosen)
             and self.outcome in ("", "success" if row.success else "failure")
         )
@@ -102,10 +97,10 @@ def export(
     """
     opened, reporter = Run.open(run), as_reporter(progress)
     folder = Path(out) if out is not None else opened.path / "export"
-    made = _tables(opened, wanted, folder)
+    made = _tables(opened, folder) if wanted.csv else []
     if wanted.figures is not None:
         made += writers.write_figures(opened.result, wanted.figures)
-    if wanted.films is None and wanted.lerobot is None and wanted.rerun is None:
+    if wanted.films is None and wanted.lerobot is None:
         return made
     with Store.open(opened.path) as store:
         rows = [row for row in store.rows() if wanted.picks(row)][: wanted.most]
@@ -121,9 +116,6 @@ def export(
         if wanted.lerobot is not None:
             with reporter.stage("data set", len(rows), "takes") as stage:
                 made.append(write_dataset(map(store.load, rows), wanted.lerobot, scene, stage.advance))
-        if wanted.rerun is not None:
-            with reporter.stage("recording", len(rows), "takes") as stage:
-                made.append(writers.write_recording(map(store.load, rows), wanted.rerun, scene.fps, stage.advance))
     return made
 
 
@@ -152,18 +144,11 @@ def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
     return Scene(max(1, round(next(iter(rates.values())))), words)
 
 
-def _tables(run: Run, wanted: Wanted, folder: Path) -> list[Path]:
-    made = []
-    if wanted.csv or wanted.parquet:
-        named = {"cells": tables.numbers(run.result)}
-        if (run.path / "takes.sqlite").is_file():
-            with Store.open(run.path) as store:
-                rows = store.rows()
-            check_same_takes(run.path, run.result, {row.key: row for row in rows})
-            named["takes"] = writers.takes_table(rows, run.scores)
-        for name, table in named.items():
-            made += [writers.write_csv(table, folder / f"{name}.csv")] if wanted.csv else []
-            made += [writers.write_parquet(table, folder / f"{name}.parquet")] if wanted.parquet else []
-    if wanted.latex:
-        made.append(writers.write_latex(run.result, folder / f"{wanted.latex.removesuffix('.tex')}.tex"))
-    return made
+def _tables(run: Run, folder: Path) -> list[Path]:
+    named = {"cells": tables.numbers(run.result)}
+    if (run.path / "takes.sqlite").is_file():
+        with Store.open(run.path) as store:
+            rows = store.rows()
+        check_same_takes(run.path, run.result, {row.key: row for row in rows})
+        named["takes"] = writers.takes_table(rows, run.scores)
+    return [writers.write_csv(table, folder / f"{name}.csv") for name, table in named.items()]

@@ -11,8 +11,8 @@ from besttake.config import check_worth
 from besttake.core import planning
 from besttake.core.stats import Forecast
 from besttake.errors import PlanError
-from besttake.reporting.numbers import count, number
-from besttake.reporting.table import Table, Tabular
+from besttake.reporting.numbers import count, number, whole_points
+from besttake.reporting.table import Table, Tabular, right
 from besttake.reporting.words import advice
 from besttake.result import Cell, Result
 
@@ -43,6 +43,17 @@ class PlanResult:
     further: dict[str, Forecast] = field(default_factory=dict)
     available: int | None = None
 
+    def needs(self) -> list[tuple[int, int, str]]:
+        """Return how many starts and takes are needed, and for what."""
+        plan, worth = self.plan, whole_points(self.plan.worth)
+        rows = [(plan.half_width_starts, plan.half_width_takes, f"+/- {worth} on the gain of the best of {plan.n}")]
+        if not self.further and plan.yes_starts is not None:
+            rows.append((plan.yes_starts, plan.yes_starts * plan.seeds, "deciding a gain as large as expected"))
+        if not self.further:
+            rows.append((plan.no_starts, plan.no_takes, f"ruling out {worth} if there is no gain"))
+        content = f"+/- {worth} on retrieve minus cooled, at most, in each arm"
+        return [*rows, (self.content_starts, self.content_starts * plan.seeds, content)]
+
     def to_json(self) -> str:
         """Return this plan as JSON text."""
         return json.dumps(asdict(self), indent=1, allow_nan=False)
@@ -56,13 +67,8 @@ class Plans(list[PlanResult], Tabular):
         return json.dumps([asdict(each) for each in self], indent=1, allow_nan=False)
 
     def _table(self) -> Table:
-        rows = [
-            (p.name or "any policy", p.plan.seeds, p.plan.half_width_starts, p.plan.half_width_takes, p.plan.no_takes)
-            for p in self
-        ]
-        columns = ("policy", "seeds", "starts", "takes", "takes to rule a gain out")
-        points = f"{100 * self[0].plan.worth:g} points"
-        return Table(f"Starts and takes for an interval of +/- {points}", columns, rows, [advice(p.plan) for p in self])
+        rows = [(each.name or "any policy", *need) for each in self for need in each.needs()]
+        return Table("Starts and takes", ("policy", *right("starts", "takes"), "for"), rows, [advice(self[0].plan)])
 
 
 def plan(

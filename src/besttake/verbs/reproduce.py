@@ -1,7 +1,6 @@
 """The paper's tables: its protocols as plans, and its numbers beside those of a run.
 
-Every policy runs one frozen retrieval (the paper's S1), which ``protocols/table1.yaml`` names, or which `choose_once`
-chose on held-out demonstrations for all policies together.
+Every policy runs one frozen retrieval (the paper's S1), which ``protocols/table1.yaml`` names.
 """
 
 from __future__ import annotations
@@ -19,32 +18,20 @@ import yaml
 
 from besttake import registry
 from besttake.arms import BASE, RERANK, RETRIEVE
-from besttake.config import Plan, Retrieval, load_plan
-from besttake.core.retrieve import RetrievalConfig
+from besttake.config import Plan, load_plan
 from besttake.demos.base import NumericSource
 from besttake.demos.resolve import source_of
 from besttake.errors import PlanError
 from besttake.files import write_bytes
-from besttake.policies.base import Policy
-from besttake.progress import Reporter, as_reporter
+from besttake.progress import Reporter
 from besttake.registry import Uri
-from besttake.reporting.table import Table, Tabular
-from besttake.reporting.words import retrieval_name
+from besttake.reporting.table import Entry, Table, Tabular, right
 from besttake.result import Cell, Estimate, Relation, Result, Selector
-from besttake.threads import one_thread
 from besttake.verbs.compare import CompareResult
 from besttake.verbs.compare import compare as compare_runs
-from besttake.verbs.diagnose.check import CheckSettings
-from besttake.verbs.diagnose.choice import load_or_check
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.diagnose.setup import library_for, load_policy, open_envs
+from besttake.verbs.diagnose.setup import load_policy
 
-VARIANTS: tuple[Mapping[str, Any], ...] = (
-    {}, {"onset_alignment": True}, {"rerank": 10}, {"gripper_gating": True}, {"reliability": 1.0}, {"lead": 2},
-)  # fmt: skip
-"""The paper's variants of its retrieval (S1), each by itself; whitening per dimension changes nothing here."""
-ALPHAS = (0.2, 0.5)
-"""Strengths that are tried beside the paper's 0.3."""
 _NOT_AS = "not as in the paper: "
 _FOLDER = files("besttake") / "protocols"
 _WINDOW = "episode"
@@ -90,6 +77,17 @@ class Protocol:
         """The columns that count something."""
         return tuple(column for column in self.columns if column in _COUNTS)
 
+    def written(self, value: float | Sequence[float | None] | None, column: str) -> str:
+        """Return a number of a column as the paper writes it, with its interval if it comes with one."""
+        if value is None:
+            return ""
+        if isinstance(value, Sequence):
+            middle, *ends = (self.written(one, column) for one in value)
+            return f"{middle} [{', '.join(ends)}]"
+        if column in self.counts:
+            return f"{value:.0f}"
+        return f"{value:.3f}" if column in self.unitless else f"{value + 0.0:.1f}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return {
@@ -131,9 +129,19 @@ class ReproduceResult(Tabular):
         return json.dumps(self.to_dict(), indent=1)
 
     def _table(self) -> Table:
-        rows = [(n.row, n.column, n.paper, n.here.value, n.here.low, n.here.high) for n in self.numbers]
+        rows = []
+        for one in self.numbers:
+            here, ends = one.here, one.paper_interval
+            paper = one.paper if one.paper is None or ends is None else (one.paper, *ends)
+            known = here.value is not None and here.low is not None and here.high is not None
+            text = self.protocol.written((here.value, here.low, here.high) if known else here.value, one.column)
+            outside = known and one.paper is not None and not (here.low or 0) <= one.paper <= (here.high or 0)
+            mark = "warn" if outside else "" if text else "none"
+            published = Entry(self.protocol.written(paper, one.column), value=one.paper)
+            cells = published, Entry(text or "none", mark, here.value), Entry("outside" if outside else "", mark)
+            rows.append((one.row, one.column, *cells))
         notes = [f"{_NOT_AS}{text}" for text in self.departures]
-        return Table(self.protocol.title, ("row", "column", "paper", "here", "low", "high"), rows, notes)
+        return Table(self.protocol.title, ("row", "column", *right("paper", "here"), ""), rows, notes)
 
 
 def reproduce(
@@ -143,7 +151,6 @@ def reproduce(
     out: str | Path,
     envs: Mapping[str, str] | None = None,
     changes: Mapping[str, Any] | None = None,
-    choose: bool = False,
     progress: bool | Reporter = False,
     command: str = "",
 ) -> ReproduceResult:
@@ -157,8 +164,6 @@ def reproduce(
         out: The run directory.
         envs: Other URIs for environments of the table, by their names in it. Only these are then run.
         changes: Keys of the plan that differ from the protocol, as ``{"starts": 10}``. The result lists them.
-        choose: Choose the variant of retrieval and its strength once, on held-out demonstrations, for all policies
-            together. ``changes["check_states"]`` says on how many states (default: 240).
         progress: True shows a progress bar.
         command: The command line to record in the result, if there was one.
 
@@ -168,21 +173,13 @@ def reproduce(
     Raises:
         PlanError: The table, or a policy or environment of that name, does not exist.
     """
-    asked, reporter = protocol(table), as_reporter(progress)
+    asked = protocol(table)
     wanted = {name: value for name, value in (changes or {}).items() if value is not None}
-    states = int(wanted.pop("check_states", Plan.model_fields["check_states"].default))
     plan, departures = plan_for(asked, policies, envs or {}, wanted)
     policies, shorter = with_whole_chunks(asked, policies, plan)
     plan = plan.model_copy(update={"policy": tuple(policies.values())})
     departures += shorter
-    if choose:
-        config = choose_once(plan, states, reporter)
-        chosen = f"{retrieval_name(config)}, chosen once on held-out demonstrations for all policies"
-        reporter.note(f"retrieval: {chosen}")
-        if settings(config) != plan.retrieval.given():
-            departures.append(f"retrieval is {chosen}; the paper's choice is not published beyond alpha 0.3")
-        plan = plan.model_copy(update={"retrieval": Retrieval.model_validate(settings(config))})
-    result = diagnose(plan, out, progress=reporter, command=command)
+    result = diagnose(plan, out, progress=progress, command=command)
     departures += library_departures(asked, result)
     result = _with_departures(result, departures, Path(out))
     over_cells = compare_runs(out, window=_WINDOW) if "all" in asked.paper else None
@@ -272,45 +269,6 @@ def with_whole_chunks(table: Protocol, policies: Mapping[str, str], plan: Plan) 
             )
         changed[name] = uri
     return changed, departures
-
-
-def choose_once(plan: Plan, states: int, reporter: Reporter) -> RetrievalConfig:
-    """The variant and the strength of ``plan``'s retrieval for all its policies together (S1).
-
-    At ``states`` held-out demonstration states, the lowest mean over policies of the error of a sample: first among the
-    variants, then among strengths. PlanError where a policy or the library does not allow it.
-    """
-    envs = open_envs(plan)
-    opened = library_for(plan, envs, reporter)
-    if opened is None:
-        raise PlanError("`choose` needs demonstrations to hold out: name them with `demos`")
-    library, tasks = opened, [task for env in envs.values() for task in plan.chosen_tasks(env)]
-    paper = RetrievalConfig.from_dict(plan.retrieval.given())
-    able = [one for one in VARIANTS if library.head.gripper_dim is not None or "gripper_gating" not in one]
-
-    def error(policy: Policy, config: RetrievalConfig) -> float:
-        asked = CheckSettings(states, seed=plan.seed, fixed=config.to_dict())
-        check = load_or_check(policy, library, tasks, asked, reporter)
-        value = check.tried[0].error.value if check.tried else None
-        if value is None:
-            raise PlanError(f"`choose`: {policy.spec.name} cannot be checked: {check.reason or 'no error is defined'}")
-        return value
-
-    def lowest(configs: Sequence[RetrievalConfig]) -> RetrievalConfig:
-        # Policies are large, so they are loaded one after the other.
-        loaded = (load_policy(plan, uri) for uri in plan.policy)
-        errors = [[error(policy, config) for config in configs] for policy in loaded]
-        return configs[int(np.argmin(np.mean(errors, axis=0)))]
-
-    with one_thread():
-        best = lowest([replace(paper, **change) for change in able])
-        return lowest([best, *(replace(best, prior=alpha, noise=1 - alpha) for alpha in ALPHAS)])
-
-
-def settings(config: RetrievalConfig) -> dict[str, Any]:
-    """A configuration as the ``retrieval`` of a plan that names every setting, so that nothing else can change one."""
-    return {name: value for name, value in config.to_dict().items()
-            if name in Retrieval.model_fields and value is not None}  # fmt: skip
 
 
 def library_departures(table: Protocol, result: Result) -> list[str]:
@@ -444,7 +402,7 @@ _FRACTIONS: dict[str, Callable[[Any], Estimate | None]] = {
     "first action r": lambda cell: cell.dfe.correlation,
 }
 _OF_RUNS: dict[str, Callable[[Any, Mapping[str, str]], Estimate]] = {
-    "r": lambda runs, _: _r(runs.result.relation),
+    "r": lambda runs, _: _estimate_of(runs.result.relation),
     "Spearman": lambda runs, _: runs.result.relation.spearman or Estimate(reason="not measured"),
     "r on disjoint halves": lambda runs, _: Estimate(runs.result.relation.disjoint.mean),
     "sd over the splits": lambda runs, _: Estimate(runs.result.relation.disjoint.sd),
@@ -463,6 +421,6 @@ _OF_RUNS: dict[str, Callable[[Any, Mapping[str, str]], Estimate]] = {
 _COUNTS = ("takes with a valid score", "takes")
 
 
-def _r(relation: Relation) -> Estimate:
+def _estimate_of(relation: Relation) -> Estimate:
     low, high = relation.interval or (None, None)
     return Estimate(relation.r, low, high, relation.cells, relation.reason)

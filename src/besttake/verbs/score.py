@@ -11,13 +11,12 @@ from pathlib import Path
 from besttake import registry
 from besttake.demos.library import Library
 from besttake.encoders.cache import cached
-from besttake.errors import PlanError, RunError
-from besttake.files import write_text
+from besttake.errors import RunError
 from besttake.measure.looks import Unit, random_order
 from besttake.measure.rescore import ScorerComparison, check_same_takes, compare_scorers
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.table import Table, Tabular
-from besttake.reporting.writers import table_latex, write_csv
+from besttake.reporting.numbers import estimate_points, number
+from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
 from besttake.result import Result
 from besttake.scorers.base import Scorer, ScorerSpec
 from besttake.scorers.classifier import TrainedScorer, train_classifier
@@ -60,28 +59,20 @@ class ScoreResult(Tabular):
         """Return the result as JSON text."""
         return json.dumps(asdict(self), indent=1)
 
-    def save(self, out: str | Path) -> Path:
-        """Write the table as .csv, .tex or .json, by the suffix of ``out``."""
-        path, table = Path(out), self._table()
-        if path.suffix == ".csv":
-            return write_csv(table, path)
-        if path.suffix == ".tex":
-            return write_text(path, table_latex(table), parents=True)
-        if path.suffix == ".json":
-            return write_text(path, self.to_json(), parents=True)
-        raise PlanError(f"`out` {path}: the name must end in .csv, .tex or .json")
-
     def _table(self) -> Table:
-        names = ("gain", "capture", "auc", "harm", "over_shortest", "over_own")
-        columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-        rows = []
+        rows: list[Sequence[object]] = []
         for one in self.policies:
             for row in one.rows:
-                estimates = [getattr(row, name) for name in names]
-                numbers = [number for e in estimates for number in (e.value, e.low, e.high)]
-                rows.append((one.policy, row.scorer, "yes" if row.own else "", *numbers, row.leak, row.seconds))
-        heading = f"Scorers on the takes of {self.run}"
-        return Table(heading, ("policy", "scorer", "own", *columns, "leak", "seconds"), rows, self.notes)
+                marks = f"{' *' if row.own else ''}{' !' if row.leak else ''}"
+                harm = Entry(estimate_points(row.harm, "").removeprefix("+"), value=row.harm.value)
+                over = Entry(estimate_points(row.over_own, ""), value=row.over_own.value)
+                seconds = Entry(number(row.seconds, 3), value=row.seconds)
+                numbers = in_points(row.gain), plain(row.capture), plain(row.auc), harm, over
+                rows.append((one.policy, f"{row.scorer}{marks}", *numbers, seconds))
+            rows.append((one.policy, "shortest (control)", in_points(one.shortest), *[""] * 5))
+        head: Head = ["policy", "scorer", *right("gain over one take")]
+        head += right("capture", "AUC", "harm", "minus the run's own", "s / take", extra=True)
+        return Table(f"Scorers on the takes of {self.run}", head, rows, self.notes)
 
 
 def score(

@@ -23,6 +23,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, View, events_of
 from besttake.errors import blaming
 from besttake.policies.base import Perception, Policy, sampled_chunks
+from besttake.policies.looks import LookCache
 from besttake.progress import Reporter
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import probe_draw
@@ -87,7 +88,7 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
     seen = [observation_at(library, *at[int(row)], spec.cameras) for row in rows]
     pairs = [(m, k) for m in range(len(rows)) for k in range(plan.probe_samples)]
     asked = [(seen[m], probe_draw(plan.seed, task, m, k), None) for m, k in pairs]
-    sampled = _sampled(policy, plan.patience, asked, _PROBE_ROWS)
+    sampled = _sampled(spec, policy.sample, plan.patience, asked, _PROBE_ROWS)
     samples = sampled.reshape(len(rows), plan.probe_samples, *sampled.shape[1:])
     chunks = np.stack([library.chunk(d, s, spec.horizon) for d, s in at])
     floor = np.full(len(rows), np.nan)
@@ -98,15 +99,16 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
 
 
 def _sampled(
-    policy: Policy, patience: float | None, asked: Sequence[tuple[Observation, Draw, Warm | None]], rows: int
-) -> F32:
+    spec: PolicySpec, sample: Callable[..., F32], patience: float | None,
+    asked: Sequence[tuple[Observation, Draw, Warm | None]], rows: int,
+) -> F32:  # fmt: skip
     """The samples (B, horizon, action_dim) of a policy, ``rows`` at a time; ComponentError where one is none."""
-    who, chunks = f"the policy {policy.spec.name}", list[Any]()
+    who, chunks = f"the policy {spec.name}", list[Any]()
     caller = PatientCaller(who, patience)
     for first in range(0, len(asked), rows):
-        observations, draws, warms = zip(*asked[first : first + rows], strict=True)
+        observations, draws, warms = map(list, zip(*asked[first : first + rows], strict=True))
         with blaming(who):
-            chunks += caller(sampled_chunks, policy, observations, draws, warms)
+            chunks += caller(sampled_chunks, spec, sample, observations, draws, warms)
             for chunk in chunks[first:]:
                 if isinstance(chunk, Exception):
                     raise chunk
@@ -241,6 +243,7 @@ class _Samples:
         on_states: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._policy, self._library, self._draws, self._asked = policy, library, asked.draws, asked
+        self._looks = LookCache(policy)
         each = max(1, asked.states // max(1, len(tasks)))
         self._tasks = [self._task(task, each) for task in tasks]
         self.states = self._truth()
@@ -308,7 +311,7 @@ class _Samples:
         observations = [one for one in seen or [s for t in self._tasks for s in t.seen] for _ in range(self._draws)]
         draws = [d for t in self._tasks for d in self._draws_of(t)]
         rows = list(zip(observations, draws, warms, strict=True))
-        sampled = _sampled(self._policy, self._asked.patience, rows, _ROWS)
+        sampled = _sampled(self._policy.spec, self._looks.sample, self._asked.patience, rows, _ROWS)
         self._done(len(rows))
         return sampled
 
