@@ -16,6 +16,7 @@ from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError, PlanError, RunError
 from besttake.measure.promise import Promise, promise_of
+from besttake.recordings.footage import FPS, Clock, films_of
 from besttake.result import Result
 from besttake.scorers.apply import apply_scorers, embed, needs_demos
 from besttake.scorers.base import Footage, Scorer
@@ -113,6 +114,14 @@ class Gate:
         if accept:
             self._takes.clear()
         return Judgement(accept, best, None if math.isnan(score) else score, self.promise.threshold, max(left, 0))
+
+    def judge_recording(self, take: str | Path, task: str = "", fps: float = FPS) -> Judgement:
+        """Judge a recorded take: a video, a folder of pictures of ``fps`` a second, or an episode (``data_set#3``)."""
+        film = films_of(str(take), fps)[0]
+        if film.frames is None:
+            raise PlanError(f"{take}: {film.problem}")
+        rate = self._library.head.fps if self._library is not None else None
+        return self.judge(list(film.frames[Clock("episode", rate or FPS).rows(film.times)]), task)
 
     def begin(self) -> None:
         """Forget the takes of this start: the next one is the first of another."""
