@@ -74,18 +74,6 @@ def checked_actions(actions: Any, shape: tuple[int, int] | None, whose: str) -> 
         return error
 
 
-def sampled_chunks(
-    spec: PolicySpec, sample: Callable[..., Any], observations: Sequence[Observation], draws: Sequence[Draw],
-    warm: Sequence[Warm | None],
-) -> list[F32 | Exception]:  # fmt: skip
-    """Sample a policy: for each row a chunk (horizon, action_dim) in memory of its own, or why there is none."""
-    rows = list(sample(observations, draws, warm))
-    if len(rows) != len(observations):
-        raise ValueError(f"{len(rows)} rows came back for {len(observations)}")
-    shape = (spec.horizon, spec.action_dim)
-    return [checked_actions(row, shape, f"the policy {spec.name}") for row in rows]
-
-
 class FunctionPolicy:
     """A policy made of one function, ``act``, which turns one observation into one chunk of actions.
 

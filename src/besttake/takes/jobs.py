@@ -8,12 +8,12 @@ from typing import Protocol
 
 from besttake import registry
 from besttake.arms.base import Request
+from besttake.errors import failure
 from besttake.policies.base import checked_actions
 from besttake.registry import Uri
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.takes.take import Take
-from besttake.threads import outcome
 from besttake.types import F32, EnvSpec, Observation, PolicySpec, TaskSpec
 
 
@@ -155,14 +155,14 @@ Answer = Need | End | Failed
 
 def next_blocks(sampler: Sampler, requests: Sequence[Request]) -> list[F32 | Exception]:
     """The next actions of each request, which moves on to its next chunk."""
-    answer = outcome(sampler.sample, requests)
-    blocks: list[F32 | Exception] = []
-    for row, request in enumerate(requests):
-        block = answer if isinstance(answer, Exception) else answer[row]
+    try:
+        blocks = list(sampler.sample(requests))
+    except BaseException as error:
+        blocks = [failure(error)] * len(requests)
+    for row, (request, block) in enumerate(zip(requests, blocks, strict=True)):
         if not isinstance(block, Exception):
-            block = checked_actions(block, None, f"at step {request.step} the policy")
+            block = blocks[row] = checked_actions(block, None, f"at step {request.step} the policy")
         if not isinstance(block, Exception):
             request.actions.extend(block)
             request.draw = request.draw.at(request.draw.chunk + 1)
-        blocks.append(block)
     return blocks

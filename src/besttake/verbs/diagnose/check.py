@@ -22,8 +22,8 @@ from besttake.core.probe import PolicyProbe, TaskProbe, leave_one_out, spread_ov
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, View, events_of
 from besttake.errors import blaming
-from besttake.policies.base import Perception, Policy, sampled_chunks
-from besttake.policies.looks import LookCache
+from besttake.policies.base import Perception, Policy
+from besttake.policies.looks import LookCache, sampled_chunks
 from besttake.progress import Reporter
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import probe_draw
