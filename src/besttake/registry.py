@@ -45,7 +45,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "lerobot": "besttake.policies.lerobot:make",
         "openpi": "besttake.policies.remote:make_openpi",
         "vla-eval": "besttake.policies.remote:make_vla_eval",
-        "flow": "besttake.policies.flow:make",
     },
     "envs": {
         "testbed": "besttake.testbed.env:make",
@@ -91,7 +90,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
 
 _PLUGINS = {
     "libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers",
-    "openvla": "openvla", **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"),
+    "openvla": "openvla", "flow": "small-policies",
+    **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"),
 }  # fmt: skip
 """Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
 _ONE_OF = {
