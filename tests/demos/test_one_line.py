@@ -119,12 +119,11 @@ class Odd:
     ("way", "says"),
     [
         ("raises", r"the encoder odd failed: RuntimeError: CUDA out of memory \(test_one_line.py"),
-        ("leaves", "the encoder odd failed: SystemExit: 3"),
-        ("wide", r"gave float32 \(8, 2\) for 8 images, not float32 \(8, 3\)"),
-        ("few", r"gave float32 \(1, 3\) for 8 images"),
-        ("none", "gave a NoneType"),
-        ("list", "gave a list"),
-        ("object", "gave object"),
+        ("leaves", "the encoder odd failed: .*3"),
+        ("wide", r"gave float32 of shape \(8, 2\), not float32 \(8, 3\)"),
+        ("few", r"gave float32 of shape \(1, 3\)"),
+        ("none", r"gave object of shape \(\)"),
+        ("object", r"gave object of shape \(8, 3\)"),
     ],
 )
 def test_an_encoder_that_fails_or_gives_something_else_is_one_line(tmp_path: Path, way: str, says: str) -> None:

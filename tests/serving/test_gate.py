@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import besttake
 from besttake.errors import BestTakeError, ComponentError
 from besttake.takes.key import TakeKey
 from besttake.takes.scores import ScoreName
+from besttake.verbs.export import Wanted
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +68,21 @@ def test_what_is_no_picture_is_refused(run: Path) -> None:
 def test_an_option_with_one_take_has_no_gate(run: Path) -> None:
     with pytest.raises(BestTakeError, match="every take is kept"):
         besttake.Gate.open(run, option="base")
+
+
+def test_the_command_says_by_its_exit_code_whether_to_play_another_take(run: Path, tmp_path: Path) -> None:
+    besttake.export(run, Wanted(films=tmp_path / "films", most=3))
+    films = sorted(map(str, (tmp_path / "films").glob("**/*.mp4")))
+    gate, command = besttake.Gate.open(run), [sys.executable, "-m", "besttake", "rank", "--run", str(run)]
+    judged = gate.judge_recording(films[0], "pick")
+    done = subprocess.run([*command, films[0], "--task", "pick"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split(":")[0]) == ((0, "Accept") if judged.accept else (4, "Retry"))
+    blank = [*command, "--task", "pick", "--json"]
+    black = tmp_path / "black"
+    black.mkdir()
+    for number in range(20):
+        Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(black / f"{number:03d}.png")
+    done = subprocess.run([*blank, str(black)], capture_output=True, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["takes_left"]) == (4, 2)
+    done = subprocess.run([*blank, *[str(black)] * 3], capture_output=True, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["best"]) == (0, 0)

@@ -44,6 +44,7 @@ costs.
 _EXIT = (
     "Glossary: https://github.com/besttake/besttake/blob/main/docs/concepts.md#words"
     "\n\nExit codes: 0 success, 1 could not finish (disk full) or takes failed, 2 bad input, 3 undecided with --strict,"
+    " 4 play another take (rank --run),"
     " 130 interrupted."
 )
 _LIMITS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -40,15 +40,16 @@ class Fitted(Protocol):
         """Restore an encoder from its `arrays`."""
 
 
-def embed_images(encoder: Encoder, images: U8) -> F32:
-    """The embeddings (B, dim) of ``images``; ComponentError where the encoder fails, or gives something else."""
-    name, shape = encoder.spec.name, (len(images), encoder.spec.dim)
-    with blaming(f"the encoder {name}"):
-        made: Any = encoder.encode(images)
-    if not isinstance(made, np.ndarray) or made.shape != shape or made.dtype.kind != "f":
-        gave = f"{made.dtype} {made.shape}" if isinstance(made, np.ndarray) else f"a {type(made).__name__}"
-        raise ComponentError(f"the encoder {name} gave {gave} for {len(images)} images, not float32 {shape}")
-    return np.asarray(made, np.float32)
+def embeddings_of(encoder: Encoder, images: U8, caller: Callable[..., Any] | None = None) -> F32:
+    """Embed images, by ``caller`` where one is given; ComponentError unless there is a float32 (dim,) for each."""
+    spec = encoder.spec
+    with blaming(f"the encoder {spec.name}"):
+        given = np.asarray(caller(encoder.encode, images) if caller else encoder.encode(images))
+    if given.dtype.kind != "f" or given.shape != (len(images), spec.dim):
+        raise ComponentError(
+            f"the encoder {spec.name} gave {given.dtype} of shape {given.shape}, not float32 {(len(images), spec.dim)}"
+        )
+    return given.astype(np.float32, copy=False)
 
 
 def check_images(images: U8) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from besttake.core.relation import Across
     from besttake.core.stats import Forecast
     from besttake.result import Answer, Cell, Option, Relation, Result, Verdict
+    from besttake.serving.gate import Judgement
     from besttake.verbs.act import ActResult
     from besttake.verbs.compare import Change
 
@@ -548,3 +549,12 @@ def acted(result: ActResult) -> str:
         f"Promised {estimate_percent(promise.success)} with {number(promise.takes, 1)} takes per start; {now}, with"
         f" {number(result.takes, 1)} takes per start. {held}."
     )
+
+
+def judged(judgement: Judgement, takes: Sequence[str]) -> str:
+    """What a gate says of the last of the ``takes`` of a start."""
+    score = "it has no score" if judgement.score is None else f"it scores {judgement.score:.3g}"
+    wanted = "" if judgement.threshold is None else f", {judgement.threshold:.3g} is enough"
+    if judgement.accept:
+        return f"Accept: keep {takes[judgement.best]} ({score}{wanted})."
+    return f"Retry: {score}{wanted}; {count(judgement.takes_left, 'take')} left."

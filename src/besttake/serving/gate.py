@@ -16,6 +16,7 @@ from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError, PlanError, RunError
 from besttake.measure.promise import Promise, promise_of
+from besttake.recordings.footage import FPS, Clock, films_of
 from besttake.result import Result
 from besttake.scorers.apply import apply_scorers, embed, needs_demos
 from besttake.scorers.base import Footage, Scorer
@@ -77,8 +78,9 @@ class Gate:
             raise PlanError(f"{directory} recommends {promise.option}: every take is kept, so there is no gate")
         named = result.plan.get("scorer")
         uris = [uri for uri in (named if isinstance(named, list) else [named]) if isinstance(uri, str)]
+        file = directory / "result.json"
         for uri in uris:
-            registry.check_harmless("scorers", registry.FromFile(uri, directory / "result.json"))
+            registry.check_harmless("scorers", registry.FromFile(uri, file))
         scorer = next(each for each in make_scorers(uris).values() if each.spec.name == promise.scorer)
         if missing := sorted({"actions", "states"} & set(scorer.spec.reads)):
             raise PlanError(f"the scorer {promise.scorer} reads {' and '.join(missing)}, and a gate sees pictures only")
@@ -88,7 +90,11 @@ class Gate:
             raise RunError(f"{library.path} holds other demonstrations than {directory} was scored with")
         if scores is None or scores.scorers.get(promise.scorer) != scorer.spec.fingerprint:
             raise RunError(f"{directory} was scored by another version of {promise.scorer}; diagnose again")
-        encoder = library.encoder() if library is not None else registry.encoder(result.plan.get("encoder") or "hog")
+        encoder = (
+            library.encoder()
+            if library is not None
+            else registry.encoder(registry.FromFile(result.plan.get("encoder") or "hog", file))
+        )
         return cls(promise, int(manifest.plan["stride"]), scorer, library, cached(encoder))
 
     def judge(self, frames: Sequence[U8], task: str = "") -> Judgement:
@@ -113,6 +119,14 @@ class Gate:
         if accept:
             self._takes.clear()
         return Judgement(accept, best, None if math.isnan(score) else score, self.promise.threshold, max(left, 0))
+
+    def judge_recording(self, take: str | Path, task: str = "", fps: float = FPS) -> Judgement:
+        """Judge a recorded take: a video, a folder of pictures of ``fps`` a second, or an episode (``data_set#3``)."""
+        film = films_of(str(take), fps)[0]
+        if film.frames is None:
+            raise PlanError(f"{take}: {film.problem}")
+        rate = self._library.head.fps if self._library is not None else None
+        return self.judge(list(film.frames[Clock("episode", rate or FPS).rows(film.times)]), task)
 
     def begin(self) -> None:
         """Forget the takes of this start: the next one is the first of another."""
