@@ -185,6 +185,9 @@ class Plan(BaseModel):
 
     policy: Uris = Field(min_length=1, description="Policy to diagnose.", json_schema_extra=REPEATABLE)
     env: Uris = Field(min_length=1, description="Environment to diagnose it in.", json_schema_extra=REPEATABLE)
+    name: Uris = Field(
+        (), description="What to call the policy in all that is shown (default: its URI).", json_schema_extra=REPEATABLE
+    )
     task: Annotated[Sequence[str], BeforeValidator(split)] = Field(
         (), description="Run only this task (default: all tasks of the environment).", json_schema_extra=REPEATABLE
     )
@@ -289,6 +292,14 @@ class Plan(BaseModel):
         except ValidationError as error:
             raise PlanError(_explain(error.errors()[0])[:_MOST_LETTERS]) from None
 
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: Sequence[str], info: ValidationInfo) -> Sequence[str]:
+        policies = info.data.get("policy", value)
+        if value and (len(value) != len(policies) or len({*value}) != len(value)):
+            raise ValueError(f"name each of the {len(policies)} policies once, in the same order")
+        return value
+
     @field_validator("starts", mode="before")
     @classmethod
     def _starts(cls, value: Any) -> str:
@@ -336,6 +347,11 @@ class Plan(BaseModel):
     @field_serializer("retrieval")
     def _given(self, value: Retrieval) -> dict[str, Any]:
         return value.given()
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What each policy is called, by its URI."""
+        return dict(zip(self.policy, self.name or self.policy, strict=True))
 
     @property
     def n(self) -> int:

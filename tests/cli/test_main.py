@@ -77,6 +77,16 @@ def test_help_puts_options_into_groups_and_names_their_values(
     assert "…\n" not in text
 
 
+def test_the_help_fits_one_screen_and_names_every_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--help") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert {*COMMANDS, "runs", "library", "score", "export"} <= {line.split()[0] for line in lines if line}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_an_example(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str

@@ -5,6 +5,7 @@ The terminal, Markdown, HTML, notebooks and ``result.json`` (``headline``) all t
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -130,10 +131,12 @@ def act(result: Result, run: Path | None, cell: Cell) -> str:
     if verdict is None or verdict.answer != "act":
         return ""
     kind, _, settings = verdict.recommended.arm.partition("?")
+    uris = dict(zip(result.plan.get("name") or (), result.plan.get("policy", ()), strict=False))
+    uri = shlex.quote(uris.get(cell.policy, cell.policy))
     if kind == COOLED and not settings:
-        return f"besttake serve --policy {cell.policy} --cooled --noise {noise_of(result, cell.policy):g}"
+        return f"besttake serve --policy {uri} --cooled --noise {noise_of(result, cell.policy):g}"
     if kind == RETRIEVE and not settings and run is not None:
-        return f"besttake serve --policy {cell.policy} --retrieve {run}"
+        return f"besttake serve --policy {uri} --retrieve {shlex.quote(str(run))}"
     demos = result.plan.get("demos")
     return f"besttake rank TAKE… --demos {demos}" if kind == BASE and demos else ""
 

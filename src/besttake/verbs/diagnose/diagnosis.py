@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -162,7 +163,7 @@ def _most_takes(setup: Setup, store: Store) -> dict[str, int]:
         cells = {(uri, task.group) for uri, own in tasks.items() for task in own}
         each = min(each, budget_of(plan, len(cells)) // len(plan.policy))
     there = Counter(row.key.policy for row in store.rows())
-    return {uri: max(0, each - there[uri]) for uri in plan.policy}
+    return {name: max(0, each - there[name]) for name in plan.names.values()}
 
 
 def _measure_cells(
@@ -189,8 +190,8 @@ def _previous_result(store: Store) -> Result | None:
 
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:
     notes = list(noted)
-    for spec in specs.values():
-        notes += [*runnable(spec, setup.plan.arms)[1], *spec.notes]
+    for name, spec in specs.items():
+        notes += [*runnable(replace(spec, name=name), setup.plan.arms)[1], *spec.notes]
     for env in setup.envs.values():
         notes += [*env.notes, *_window_notes(setup.plan.window, env)]
     for scorer in setup.scorers:

@@ -101,18 +101,18 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
     left_out: dict[str, tuple[str, ...]] = {}
     with session.timed("set-up"):
         _check_policies(setup, loaded, store)
-    for left, uri in zip(range(len(plan.policy), 0, -1), plan.policy, strict=True):
+    for left, (uri, name) in zip(range(len(plan.policy), 0, -1), plan.names.items(), strict=True):
         with session.timed("set-up"):
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
         with session.timed("check"):
-            choice = _choose(uri, policy, setup, session)
+            choice = _choose(name, policy, setup, session)
         own = replace(setup, retrieval=choice.config)
-        left_out[uri] = choice.left_out
-        blocks = _admit(uri, policy.spec, own, store, choice.left_out)
-        with Playing(blocks, policy, own, store, workers, session.reporter, session.count_take) as play:
+        left_out[name] = choice.left_out
+        blocks = _admit(name, policy.spec, own, store, choice.left_out)
+        with Playing(blocks, uri, policy, own, store, workers, session.reporter, session.count_take) as play:
             if settings.places is None:
                 keys = [key for block in blocks for key in block.take_keys()]
-                session.progress.planned[uri] = len({*keys} - {row.key for row in store.rows()})
+                session.progress.planned[name] = len({*keys} - {row.key for row in store.rows()})
                 with session.timed("takes"):
                     play(keys)
             else:
@@ -122,11 +122,11 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
                 share = _budget_share((budget - len(planned)) // left, course, store)
                 keys, stopped = play_until_decided(course, share)
                 stops |= stopped
-                session.progress.planned[uri] = session.progress.done - made
+                session.progress.planned[name] = session.progress.done - made
         planned += keys
         with session.timed("probe"):
-            probes[uri] = _probe(policy, setup, session)
-        specs[uri] = policy.spec
+            probes[name] = _probe(name, policy, setup, session)
+        specs[name] = policy.spec
         del policy, play
     with session.timed("scoring"):
         scores = scoring.finish()
@@ -155,42 +155,42 @@ def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store) ->
     A policy that has takes in the run was checked before them, and is not loaded for this.
     """
     seen = {row.key.policy for row in store.rows()}
-    for uri in setup.plan.policy:
-        if uri in loaded or uri not in seen:
+    for uri, name in setup.plan.names.items():
+        if uri in loaded or name not in seen:
             policy = loaded.get(uri) or load_policy(setup.plan, uri)
             for env_uri, env in setup.envs.items():
-                check_compatible(policy.spec, env)
-                if uri not in seen and rehearsed(uri, env_uri):
+                check_compatible(replace(policy.spec, name=name), env)
+                if name not in seen and rehearsed(uri, env_uri):
                     rehearse(policy, uri, env_uri)
 
 
-def _choose(uri: str, policy: Policy, setup: Setup, session: Session) -> Choice:
+def _choose(name: str, policy: Policy, setup: Setup, session: Session) -> Choice:
     """The retrieval of a policy's takes, with what there is to say about it, before the first of them."""
-    choice = choose(policy, setup.plan, setup.envs, setup.library, setup.retrieval, session.reporter)
+    choice = choose(name, policy, setup.plan, setup.envs, setup.library, setup.retrieval, session.reporter)
     for note in choice.notes:
         session.note(note)
     named = setup.plan.arms if "arms" in setup.plan.model_fields_set else ()
-    for note in runnable(policy.spec, named)[1]:
+    for note in runnable(replace(policy.spec, name=name), named)[1]:
         session.reporter.note(note)
     if choice.check is not None:
-        session.checks[uri] = choice.check
+        session.checks[name] = choice.check
     return choice
 
 
-def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tuple[str, ...]) -> list[Block]:
+def _admit(policy: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tuple[str, ...]) -> list[Block]:
     """Bind the run to a policy and its retrieval, and note the arms that it cannot run or that are ``left_out``.
 
     Returns its planned takes, a block per environment.
     """
     plan = setup.plan
-    store.claim(f"policy {uri}", spec.fingerprint)
+    store.claim(f"policy {policy}", spec.fingerprint)
     arms = tuple(arm for arm in runnable(spec, plan.arms)[0] if arm not in left_out)
     if any({"noise", "retrieval"} & {*each.settings} for each in specs_of(arms).values()):
-        store.claim(f"retrieval {uri}", setup.retrieval.to_dict())
-    store.skip(uri, [arm for arm in plan.arms if arm not in arms])
+        store.claim(f"retrieval {policy}", setup.retrieval.to_dict())
+    store.skip(policy, [arm for arm in plan.arms if arm not in arms])
     return [
-        Block(uri, name, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), name), arms, plan.seeds)
-        for name, env in setup.envs.items()
+        Block(policy, uri, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), uri), arms, plan.seeds)
+        for uri, env in setup.envs.items()
     ]
 
 
@@ -237,11 +237,11 @@ def _budget_share(share: int, course: Course, store: Store) -> int:
     return max(share, there)
 
 
-def _probe(policy: Policy, setup: Setup, session: Session) -> PolicyProbe | None:
+def _probe(name: str, policy: Policy, setup: Setup, session: Session) -> PolicyProbe | None:
     if setup.library is None or not setup.plan.probe_states:
         return None
     probed = probe_policy(policy, setup.library, setup.envs, setup.plan, session.reporter)
-    session.notes += probed.notes(policy.spec.name)
+    session.notes += probed.notes(name)
     return probed
 
 

@@ -272,7 +272,7 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
         besttake=version(), command=command, plan=plan.model_dump(mode="json"), versions=versions(),
         library=None if library is None else str(library.path), identity=identity,
         extent=Extent(
-            policies=list(plan.policy), seeds=list(range(plan.seeds)), arms=list(plan.arms),
+            policies=list(plan.names.values()), seeds=list(range(plan.seeds)), arms=list(plan.arms),
             tasks=[f"{uri} {task.name}" for uri, env in setup.envs.items() for task in plan.chosen_tasks(env)],
             starts=sorted({start for _, _, start in units_of(plan, setup.envs)}),
         ),
@@ -309,7 +309,7 @@ def rehearse(policy: Policy, policy_uri: str, env_uri: str) -> None:
             before = _reset(env, start, sorted(cameras))
         with blaming(policy_uri):
             if Uri.parse(policy_uri).scheme == "python":
-                _check_policy(policy, before)
+                _check_policy(policy, policy_uri, before)
             chunk = policy.sample([before], [_draw(0)])[0]
         if Uri.parse(env_uri).scheme == "gym":
             with blaming(env_uri):
@@ -327,7 +327,7 @@ def _reset(env: Env, start: Start, cameras: Iterable[str]) -> Observation:
     return env.observe(tuple(cameras))
 
 
-def _check_policy(policy: Policy, seen: Observation) -> None:
+def _check_policy(policy: Policy, uri: str, seen: Observation) -> None:
     """Same observation and draw, same chunk; of a deterministic policy also with another draw."""
     spec = policy.spec
     if not spec.seeded:
@@ -335,13 +335,13 @@ def _check_policy(policy: Policy, seen: Observation) -> None:
     first, again, other = (policy.sample([seen], [_draw(seed)])[0] for seed in (0, 0, 1))
     if _difference(first, again) > _CLOSE:
         raise ComponentError(
-            f"{spec.name} gave two different chunks for the same observation and the same draw, so its takes could be"
+            f"{uri} gave two different chunks for the same observation and the same draw, so its takes could be"
             " neither repeated nor paired. Take all noise from the draw (draw.normal(shape), draw.generator(), or"
             " torch.Generator().manual_seed(draw.integer())), and keep nothing from one call to the next. If its"
             " noise is out of your hands, say seeded=False in its spec"
         )
     if spec.kind == "deterministic" and _difference(first, other) > _CLOSE:
-        raise ComponentError(f"{spec.name} calls itself deterministic, but its chunk changes with the draw")
+        raise ComponentError(f"{uri} calls itself deterministic, but its chunk changes with the draw")
 
 
 def _check_env(env: Env, start: Start, actions: F32) -> None:
