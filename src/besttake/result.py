@@ -437,6 +437,14 @@ class Result(_Model):
 
         return numbers(self).dataframe()
 
+    def __repr__(self) -> str:
+        """What a diagnosis prints last: one line per policy, and what is not decided."""
+        from besttake.reporting.terminal import diagnosis, text
+
+        return text(diagnosis(self))
+
+    __str__ = __repr__
+
     def _repr_html_(self) -> str:
         from besttake.reporting.tables import verdicts
 

@@ -110,3 +110,12 @@ def test_a_diagnosis_refuses_before_the_first_take(tmp_path: Path) -> None:
     with pytest.raises(ComponentError, match="Take all noise from the draw"):
         besttake.diagnose(plan, out=tmp_path / "run")
     assert not besttake.Run.open(tmp_path / "run").takes
+
+
+def test_pictures_that_take_long_to_draw_are_told_before_the_first_take(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path
+) -> None:
+    monkeypatch.setattr("besttake.verbs.diagnose.record._SLOW", 0.0)
+    plan = besttake.Plan(policy="python:rehearsed_policies:good", env=LINE, starts=60, seeds=1, arms="base", workers=1)
+    besttake.diagnose(plan, tmp_path / "run", progress=True)
+    assert "a picture takes 0.0 s to draw" in capsys.readouterr().err

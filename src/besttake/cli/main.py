@@ -90,7 +90,7 @@ class Root(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """A line for each command, in groups."""
-        lines = ["Usage: besttake COMMAND …   (besttake COMMAND --help says more; besttake --version)", ""]
+        lines = ["Usage: besttake COMMAND …   (besttake COMMAND --help says more)", ""]
         lines.append("What would help a frozen robot policy at test time? Begin with: besttake demo")
         for group, commands in _COMMANDS.items():
             lines += [f"{group}:", *(f"  {name:<10} {text}" for name, (_, text) in commands.items())]
@@ -232,10 +232,20 @@ def main() -> NoReturn:
             print(error.format_message())
             code = 0
         else:
-            code = _say(error.format_message(), 2)
+            code = _say(_of_another(error) or error.format_message(), 2)
     if code == interrupt.CODE:  # typer turns Ctrl-C into this code
         _say(interrupt.text(), code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _of_another(error: Any) -> str:
+    """Which commands have an option that this one does not; empty for any other mistake."""
+    option, own = getattr(error, "option_name", None), getattr(error.ctx, "info_name", "") if error.ctx else ""
+    commands: dict[str, Any] = getattr(get_command(app), "commands", {})
+    having = [name for name, one in commands.items() if option in {flag for p in one.params for flag in p.opts}]
+    if type(error).__name__ != "NoSuchOption" or not having:
+        return ""
+    return f"{own} has no {option}, which is an option of {', '.join(having)}; `besttake {own} --help` lists its own"
 
 
 def _say(text: str, code: int) -> int:

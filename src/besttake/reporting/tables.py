@@ -253,8 +253,9 @@ def changes(compared: Sequence[Change], first: str, second: str) -> Table:
     """Every number that both of two runs have, and how it changed, in points."""
     rows = [
         (
-            change_names(one), one.group, f"{one.arm} {one.number}", in_percent(one.before), in_percent(one.after),
-            in_points(one.change), Entry(one.shown or "open", one.shown or "none"), change_starts(one),
+            change_names(one), one.group, f"{one.arm} {one.number}", _whole_percent(one.before),
+            _whole_percent(one.after), in_points(one.change), Entry(one.shown or "open", "none" if one.same else one.shown or "none"),
+            change_starts(one),
         )
         for one in compared
     ]  # fmt: skip

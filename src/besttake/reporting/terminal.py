@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
@@ -32,6 +33,7 @@ from besttake.reporting.numbers import (
 )
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
 from besttake.result import Result
+from besttake.sanitize import printable
 
 if TYPE_CHECKING:
     from besttake.demos.library import Library
@@ -76,6 +78,14 @@ def notes(lines: Sequence[str]) -> list[Part]:
 def layout(parts: Sequence[Part], width: int) -> RenderableType:
     """Parts one below the other on lines of ``width`` columns. Text is never read as markup."""
     return Group(*(_grid(part, width) if isinstance(part, Table) else _text(part) for part in parts))
+
+
+def text(parts: Sequence[Part], width: int = 100) -> str:
+    """Parts as plain text."""
+    console = Console(file=StringIO(), width=width, markup=False, emoji=False, highlight=False)
+    with console.capture() as captured:
+        console.print(layout(parts, width), crop=False)
+    return "\n".join(printable(line.rstrip()) for line in captured.get().splitlines())
 
 
 def _text(part: Sentence) -> RenderableType:
@@ -158,8 +168,9 @@ def comparison(result: CompareResult) -> list[Part]:
     """What changed between two runs, the relation in words, every cell, and the correlations of each policy."""
     relation, parts, changes = result.result.relation, list[Part](), result.changes
     if changes:
-        legend = "changes in points with 95 % intervals, start by start where shared"
-        parts += [tables.changes(changes, "first", "second"), Sentence(legend, "none"), _BLANK]
+        same = all(change.same for change in changes)
+        parts += [] if same else [tables.changes(changes, "first", "second")]
+        parts += [Sentence(words.changed(changes)[0]), _BLANK]
     # Of two runs one wants to know what changed; too few cells for a relation are not worth a line there.
     related = not changes or relation.r is not None
     if related:
@@ -249,7 +260,7 @@ def plans(results: Plans) -> list[Part]:
     for one in results:
         parts.append(Sentence(f"From {one.basis}, with {one.plan.seeds} seeds per start:", "none", one.name))
     parts.append(results.table)
-    return [*parts, *(Sentence(line) for one in results for line in _advice(one))]
+    return [*parts, *(Sentence(line, exact=line.startswith("besttake ")) for one in results for line in _advice(one))]
 
 
 def _advice(result: PlanResult) -> list[str]:
@@ -263,7 +274,7 @@ def _advice(result: PlanResult) -> list[str]:
     if result.available is not None and result.available < (plan.starts or plan.half_width_starts):
         lines.append(f"There are {count(result.available, 'start')} in all: add tasks, or let the env offer more.")
     shared = f"with {count(result.tasks, 'task')}" if result.tasks > 1 else "with one task (more share the starts)"
-    return [*lines, f"{words.advice(plan)}.", f"besttake diagnose … {result.flags}  {shared}"]
+    return [*lines, f"{words.advice(plan)}.", f"besttake diagnose {result.flags}  ({shared})"]
 
 
 def ranking(result: RankResult) -> list[Part]:

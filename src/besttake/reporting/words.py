@@ -431,6 +431,8 @@ def changed(changes: Sequence[Change]) -> list[str]:
     known = [one for one in changes if one.change.value is not None]
     if not known:
         return ["Nothing that both runs measured can be compared."]
+    if all(one.same for one in known):
+        return ["Both runs hold the same takes, so nothing changed."]
     better, worse = (sum(one.shown == way for one in known) for way in ("better", "worse"))
     rest, paired = len(known) - better - worse, sum(one.paired for one in known)
     how = "start by start"

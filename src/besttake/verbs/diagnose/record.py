@@ -25,7 +25,7 @@ from besttake.takes.heartbeat import Beat
 from besttake.takes.jobs import Block
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import WorkerPool
-from besttake.takes.scores import SCORERS, Scores
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
 from besttake.verbs.diagnose.check import probe_policy
@@ -44,6 +44,8 @@ from besttake.verbs.diagnose.setup import (
 from besttake.verbs.diagnose.until import Course, budget_of, play_until_decided
 
 _log = logging.getLogger(__name__)
+_SLOW = 20.0
+"""Where drawing the pictures of a take needs more seconds than this, one is told."""
 _Play = Callable[[Collection[TakeKey]], None]
 
 
@@ -100,7 +102,7 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
     stops: dict[str, Stop] = {}
     left_out: dict[str, tuple[str, ...]] = {}
     with session.timed("set-up"):
-        _check_policies(setup, loaded, store)
+        _check_policies(setup, loaded, store, session.reporter)
     for left, (uri, name) in zip(range(len(plan.policy), 0, -1), plan.names.items(), strict=True):
         with session.timed("set-up"):
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
@@ -149,7 +151,7 @@ def _settings(setup: Setup) -> Settings:
     )  # fmt: skip
 
 
-def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store) -> None:
+def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, reporter: Reporter) -> None:
     """ComponentError when a policy does not fit an env or does not repeat: before the first take of any, not its own.
 
     A policy that has takes in the run was checked before them, and is not loaded for this.
@@ -161,7 +163,13 @@ def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store) ->
             for env_uri, env in setup.envs.items():
                 check_compatible(replace(policy.spec, name=name), env)
                 if name not in seen and rehearsed(uri, env_uri):
-                    rehearse(policy, uri, env_uri)
+                    each = rehearse(policy, uri, env_uri)
+                    of_a_take = each * max(task.horizon for task in env.tasks) / setup.plan.stride
+                    if of_a_take > _SLOW:
+                        reporter.note(
+                            f"{env_uri}: a picture takes {each:.1f} s to draw, and those of a take {of_a_take:.0f} s;"
+                            " ask the env for smaller ones (for MuJoCo ?width=128&height=128) or score fewer (`stride`)"
+                        )
 
 
 def _choose(name: str, policy: Policy, setup: Setup, session: Session) -> Choice:
@@ -266,12 +274,6 @@ class _Scoring:
     def finish(self) -> Scores | None:
         """The scores of all takes, None where there are none, with what there is to say about them."""
         scores, encoder, session = self.so_far(self.session.reporter), self.encoder, self.session
-        if self.setup.library is None and not scores.scorers:
-            session.note(
-                "no demonstrations were named: nothing is scored, so selection cannot be judged; name some (`demos`),"
-                " or a scorer that needs none (`scorer` consensus)"
-            )
-            scores.lost = {name: why for name, why in scores.lost.items() if name not in SCORERS}
         declared = {spec.name for spec in self.setup.scorers if spec.length}
         session.notes += [length_note(name) for name in sorted(scores.length - declared)]
         for why in scores.lost.values():

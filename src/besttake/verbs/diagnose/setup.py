@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import platform
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -126,12 +127,17 @@ def set_up(
     return Setup(plan, envs, library, cached(encoder), retrieval, scorers, tuple(notes), (*made.values(),))
 
 
-def with_possible_arms(plan: Plan) -> Plan:
-    """The plan; one that names neither arms nor demonstrations runs those default arms that need none."""
-    if "arms" in plan.model_fields_set or plan.demos is not None or _on_testbed(plan.env):
+WITHOUT_DEMOS = ("smoothness", "consensus")
+"""Scorers of a plan that has no demonstrations; the first picks, since it gains more (docs/scorers.md)."""
+
+
+def with_defaults(plan: Plan) -> Plan:
+    """The plan; one without demonstrations runs those default arms and scorers that need none."""
+    if plan.demos is not None or _on_testbed(plan.env):
         return plan
     arms = tuple(uri for uri, spec in specs_of(plan.arms).items() if not spec.library)
-    return plan.model_copy(update={"arms": arms})
+    changes = {"arms": arms, "scorer": WITHOUT_DEMOS}
+    return plan.model_copy(update={name: new for name, new in changes.items() if name not in plan.model_fields_set})
 
 
 def load_policy(plan: Plan, uri: str) -> Policy:
@@ -297,12 +303,12 @@ def rehearsed(policy_uri: str, env_uri: str) -> bool:
     return env == "gym" or (policy == "python" and env not in _NOT_REHEARSED)
 
 
-def rehearse(policy: Policy, policy_uri: str, env_uri: str) -> None:
-    """ComponentError when ``policy`` or the env does not repeat."""
+def rehearse(policy: Policy, policy_uri: str, env_uri: str) -> float:
+    """ComponentError when ``policy`` or the env does not repeat; else the seconds that drawing a picture takes."""
     env = registry.env(env_uri)
     try:
         if not getattr(env, "repeats", True):  # perhaps a robot whose scene a person sets up
-            return
+            return 0.0
         spec = env.spec
         start, cameras = Start(spec.tasks[0].name, spec.starts[0]), {*policy.spec.cameras, spec.score_camera}
         with blaming(env_uri):
@@ -314,6 +320,9 @@ def rehearse(policy: Policy, policy_uri: str, env_uri: str) -> None:
         if Uri.parse(env_uri).scheme == "gym":
             with blaming(env_uri):
                 _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
+        began = time.perf_counter()
+        env.observe((spec.score_camera,))
+        return time.perf_counter() - began
     finally:
         env.close()
 
