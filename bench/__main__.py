@@ -2,7 +2,7 @@
 
 Options go to the benchmark before them: ``python -m bench report --takes 50``.
 
-The others (libero, serve, encode) say in their first lines which environment they need.
+The others (libero, serve, one_look) say in their first lines which environment they need.
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from besttake.arms import BASE, COOLED, RETRIEVE
+from besttake.core.agreement import Sources
 from besttake.core.offline import RetrievalCheck
+from besttake.core.pool import Pool
 from besttake.core.probe import Probe
 from besttake.core.relation import FittedLine, Splits
 from besttake.core.stats import Agreement
@@ -311,6 +313,24 @@ class Rejection(_Model):
     curve: list[RejectionPoint]
 
 
+class StartAudit(_Model):
+    """Do the takes of one start share it? What was recorded, and what their outcomes say (only for ingested results).
+
+    ``resets``: to what the harness is known to reset its env, "start" or "task"; ``env_seed`` and ``state`` (a hash of
+    the initial state): "same" or "varies" among the takes of a start. All are empty where that was not recorded.
+    ``sources``: how much more takes of one start agree than takes of its task, and where disagreement comes from.
+    ``doubt``: "resets" or "state" (recorded as different), "chance" (they agree no more than takes of different
+    starts), "few" (too few disagree to tell), "unknown" (each task has one start, and nothing else was recorded), or
+    empty.
+    """
+
+    resets: str = ""
+    env_seed: str = ""
+    state: str = ""
+    sources: Sources = Sources()
+    doubt: str = ""
+
+
 class Cell(_Model):
     """One policy on one task group: the unit that gets numbers and a verdict.
 
@@ -337,6 +357,7 @@ class Cell(_Model):
     tasks: list[TaskLine] = []
     notes: list[str] = []
     retest: Agreement | None = None
+    audit: StartAudit | None = None
     path: CellPath | None = None
     rejection: Rejection | None = None
 
@@ -389,7 +410,8 @@ class Result(_Model):
     Proportions are fractions (0.11, not 11 points). ``policies`` has one cell per policy over all its tasks, ``cells``
     one per policy and task group; both have verdicts. docs/result.md lists all fields.
 
-    ``checks``: by policy URI, how retrieval was chosen on held-out demonstrations.
+    ``checks``: by policy URI, how retrieval was chosen on held-out demonstrations. ``pools``: what one take each of
+    several policies gives, against more takes of the best one.
     """
 
     schema_version: int = SCHEMA
@@ -407,6 +429,7 @@ class Result(_Model):
     relation: Relation
     cost: Cost
     checks: dict[str, RetrievalCheck] = {}
+    pools: list[Pool] = []
     notes: list[str] = []
 
     def to_json(self) -> str:

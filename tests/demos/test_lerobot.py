@@ -89,14 +89,6 @@ def test_a_damaged_video_costs_its_own_episodes_only(tmp_path):
     assert "has no video file" in made.head.left_out[0].reason
 
 
-def test_a_video_shorter_than_its_episode_is_noticed(tmp_path):
-    root = write(tmp_path / "set", episodes_of((12, 12)), per_file=1)
-    path = root / "videos" / "observation.images.wrist" / "chunk-000" / "file-001.mp4"
-    writers.write_video(path, EPISODES[1].pictures["wrist"][:7], 10)
-    made = build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library", Options(skip_bad=True))
-    assert made.head.left_out[0].reason == "has only 7 of its 12 frames in file-001.mp4"
-
-
 def test_damaged_data_and_pictures_cost_their_own_episodes_only(tmp_path):
     root = write(tmp_path / "set", episodes_of((12, 12, 12)), per_file=1, codec=None)
     (root / "data" / "chunk-000" / "file-002.parquet").write_bytes(b"PAR1 not really")

@@ -7,12 +7,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from besttake import registry
 from besttake.errors import ComponentError, MissingExtra
-from besttake.policies.lerobot import layered
 from besttake.policies.lerobot_checkpoint import settle_dtype
 from besttake.policies.lerobot_families import Diffusion
 
@@ -52,14 +49,3 @@ def test_a_diffusion_latent_repeats_the_ends_of_the_chunk_where_it_has_none():
     family = Diffusion(latent=(8, 1), horizon=4, replan=4, past=1)
     chunk = np.array([[[1.0], [2.0], [3.0], [4.0]]])
     np.testing.assert_array_equal(family.place(chunk)[0, :, 0], [1, 1, 2, 3, 4, 4, 4, 4])
-
-
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=30), st.integers(1, 5))
-def test_layers_hold_every_row_and_one_key_per_column(keys, width):
-    seen = set()
-    for layers in layered(keys, width):
-        for layer in layers:
-            assert len(layer) == width
-            assert [keys[row] for row in layer] == [keys[row] for row in layers[0]]
-            seen.update(layer)
-    assert seen == set(range(len(keys)))

@@ -41,8 +41,10 @@ def outcomes_by_hand(task: str) -> np.ndarray:
 
 def test_headroom_of_a_recording_equals_what_its_export_says_by_hand(recorded: Result) -> None:
     (cell,) = recorded.cells
-    assert (cell.policy, cell.env, cell.seeds, cell.starts) == ("Pusher", "roll", 3, 16)
+    assert (cell.policy, cell.env, cell.seeds, cell.starts) == ("Pusher", "roll", 3, 15)
     whole = np.concatenate([outcomes_by_hand("roll far"), outcomes_by_hand("roll near")])
+    whole = whole[np.isfinite(whole).all(axis=1)]  # the start that errors left with two takes is said in a note
+    assert any("of 16 starts" in note for note in cell.notes)
     assert cell.headroom is not None
     assert cell.headroom.pass_1.value == pytest.approx(pass_at_k(whole, 1))
     assert cell.headroom.pass_n.value == pytest.approx(pass_at_k(whole, 3))
@@ -90,6 +92,7 @@ def test_lerobot_eval_gives_a_cell_per_suite_and_says_how_episodes_were_paired()
     assert cell.headroom is not None
     assert cell.headroom.pass_1.value == pytest.approx(np.mean(rates))
     assert any("paired by their place" in note for note in result.notes)
+    assert not any("paired by their place" in note for note in ingest(INFOS[0]).result.notes)
 
 
 def test_the_older_eval_info_pairs_by_the_recorded_seed(tmp_path: Path) -> None:
@@ -101,8 +104,8 @@ def test_the_older_eval_info_pairs_by_the_recorded_seed(tmp_path: Path) -> None:
 
     paths = [info("a.json", [True, False, True], 0), info("b.json", [True, True, False], 1)]
     (cell,) = ingest(paths, policy_name="p").result.cells
-    assert cell.starts == 4
-    assert cell.seeds == 2
+    assert (cell.starts, cell.seeds) == (2, 2)
+    assert "2 of 4 starts have 2 outcomes" in cell.notes[0]
 
 
 def table(path: Path, rows: list[dict[str, Any]]) -> Path:

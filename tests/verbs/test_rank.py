@@ -214,7 +214,7 @@ def test_what_is_unlike_the_demonstrations_is_marked(demos: Path, tmp_path: Path
     result = rank(names, demos, scorer=scorer)
     marks = {Path(take.name).name: take.unlike for take in result.takes}
     assert marks["like"] == ""
-    assert marks["noise"] == "unlike the demonstrations: no better than shuffled pixels"
+    assert marks["noise"] == "unlike the demonstrations: no better than its own pixels shuffled"
     assert marks["far"].startswith("unlike the demonstrations")
     assert (result.references.demos, result.references.held_out is not None) == (4, True)
     assert any("held out" in note for note in result.notes)

@@ -19,6 +19,7 @@ from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError
 from besttake.policies.base import Perception, Policy
+from besttake.policies.looks import LookCache
 from besttake.types import F32, Array, EnvSpec, WorldSpec
 
 Answer = Any  # an array, or the exception that came instead of it
@@ -86,6 +87,9 @@ class ArmSampler:
     _acting: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _models: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
+    def __post_init__(self) -> None:
+        self._looks = LookCache(self.policy)
+
     @property
     def width(self) -> int:
         """How many takes to sample at once; 0: any number."""
@@ -121,6 +125,8 @@ class ArmSampler:
             now = {row: want for row, want in wants.items() if isinstance(want, Recall)} or wants
             answers = self._answer(now)
             wants = {row: want for row, want in wants.items() if row not in now}
+        with self._models:  # other takes of a start begin with the same observation, but none comes to a later one
+            self._looks.forget(request.observation for request in requests if request.step)
         return [chunks[row] for row in range(len(requests))]
 
     def _checked(self, request: Request, chunk: Any) -> F32 | Exception:
@@ -158,7 +164,7 @@ class ArmSampler:
         """A chunk for each, in memory of its own: a policy may use its own again, and takes keep what they got."""
         rows = [w.observation for w in wants], [w.draw for w in wants], [w.warm for w in wants]
         with self._models:
-            return [np.array(chunk) for chunk in self.policy.sample(*rows)]
+            return [np.array(chunk) for chunk in self._looks.sample(*rows)]
 
     def _perceive(self, wants: Sequence[Perceive]) -> Array:
         observations = [w.observation for w in wants]

@@ -9,6 +9,7 @@ import typer
 
 from besttake.cli.flags import Json, Worth, command, option, pairs, show
 from besttake.config import SCORER
+from besttake.errors import PlanError
 
 
 def rank(
@@ -38,8 +39,8 @@ def rank(
     """Rank recorded takes by how close they stay to demonstrations. Needs no policy and no simulator.
 
     Takes are aligned by time, whatever their frame rates, and takes that the error bars cannot separate share a place.
-    Takes that score below every held-out demonstration, or no better than shuffled pixels, are marked. Exits with code
-    2 if no take could be ranked.
+    Takes that score below every held-out demonstration, or no better than their own pixels shuffled, are marked. Exits
+    with code 2 if no take could be ranked.
 
     Examples:
       besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
@@ -74,6 +75,18 @@ def ingest(
         list[str] | None,
         typer.Option("--column", metavar="OURS=THEIRS", help="Column of a table, e.g. success=done. Repeatable."),
     ] = None,
+    patterns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pattern",
+            metavar="REGEX|FILE.yaml",
+            help="Lines of a log, with named groups such as (?P<start>...) and (?P<success>...). Repeatable.",
+        ),
+    ] = None,
+    group_by: Annotated[str, typer.Option(metavar="COLUMN", help="Column by which tasks are grouped in tables.")] = "",
+    timeouts: Annotated[
+        str, typer.Option(metavar="failures|missing", help="How to count episodes that ran out of time.")
+    ] = "failures",
     worth: Worth = 3.0,
     as_json: Json = False,
 ) -> None:
@@ -92,9 +105,12 @@ def ingest(
     from besttake.verbs.report import report
 
     named = pairs("columns", columns or [], "NAME=COLUMN", "success=done")
+    if timeouts not in ("failures", "missing"):
+        raise PlanError(f"--timeouts {timeouts}: give failures or missing")
     result = read(
-        list(results), out, policy_name=_policy_names(policy_name or []), columns=named or None, worth=worth,
-        command=command(),
+        list(results), out, policy_name=_policy_names(policy_name or []),
+        columns=named | ({"group": group_by} if group_by else {}), patterns=patterns or (),
+        timeouts="failures" if timeouts == "failures" else "missing", worth=worth, command=command(),
     )  # fmt: skip
     show(ingested(result), result.to_json(), as_json)
     if out is not None:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from besttake import files
 from besttake.conventions import axis_angle
 from besttake.demos.base import Episodes, choose_camera, choose_columns, first_readable, frame_rate, uri_again
-from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, digest, fitted_array
+from besttake.demos.reading import LARGEST, Unreadable, check_count, check_links, check_size, digest, fitted_array
 from besttake.envs.libero.harness import upright
 from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
@@ -120,6 +120,7 @@ def numbers(group: Any, path: str) -> F32:
         raise Unreadable(f"has {path} that are not numbers ({values.dtype})")
     if values.size > _MOST_NUMBERS:
         raise Unreadable(f"has {values.size} numbers in {path}, more than are read")
+    check_written(values, path)
     rows = np.asarray(values[()], np.float64)
     return rows.reshape(len(rows), int(np.prod(rows.shape[1:]))).astype(np.float32)
 
@@ -133,6 +134,7 @@ def pictures(group: Any, path: str, largest: int) -> U8:
     if not count:
         return np.zeros((0, 1, 1, 3), np.uint8)
     check_size(width, height, count, largest)
+    check_written(values, path)
     blocks = [fitted_array(np.asarray(values[i : i + _BLOCK]), largest) for i in range(0, count, _BLOCK)]
     return np.concatenate(blocks)
 
@@ -143,7 +145,17 @@ def one_picture(group: Any, path: str, step: int) -> U8:
     if values.ndim != 4 or not 0 <= step < len(values):
         raise Unreadable(f"has no step {step} in {path}")
     check_size(values.shape[2], values.shape[1])
+    check_written(values, path)
     return np.asarray(values[step], np.uint8)
+
+
+def check_written(values: Any, path: str) -> None:
+    """Raise `Unreadable` if parts of a dataset were never written: they would read as zeros."""
+    if values.chunks is not None:
+        needed = [-(-size // chunk) for size, chunk in zip(values.shape, values.chunks, strict=True)]
+        check_count(values.id.get_num_chunks(), int(np.prod(needed)), "chunks", path)
+    elif values.size and not values.id.get_storage_size():
+        check_count(0, values.size, "numbers", path)
 
 
 def json_attribute(group: Any, key: str) -> dict[str, Any]:
@@ -198,6 +210,8 @@ class _Hdf5Reader:
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         with _opened_demo(self.files, key) as group:
             shift, states, actions = self._shift(group), self._states(group), numbers(group, "actions")
+            promised = group.attrs.get("num_samples")
+            check_count(len(actions), None if promised is None else int(promised), "actions", key)
         return states if states is None else states[: len(states) - shift], actions[shift:]
 
     def frames(self, key: str) -> U8:

@@ -39,6 +39,7 @@ from besttake.demos.reading import (
     FULL_SIZE,
     LARGEST,
     Unreadable,
+    check_count,
     check_links,
     digest,
     inside,
@@ -88,6 +89,7 @@ class _AlohaReader:
                 return hdf5.pictures(file, path, self.size)
             if values.dtype != np.uint8 or values.size > 1 << 32:
                 raise Unreadable(f"has {path} of {values.dtype} {values.shape}, not JPEG bytes")
+            hdf5.check_written(values, path)
             return stacked([self._decoded(row, self.size) for row in values], path)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
@@ -234,7 +236,9 @@ def _maniskill_episodes(files: Mapping[str, Path], name: str) -> tuple[dict[str,
         task = str(info.get("env_id", path.stem)) if isinstance(info, dict) else path.stem
         rows = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
         failed = {f"traj_{row.get('episode_id')}" for row in rows if row.get("success") is False}
+        promised = {f"traj_{row.get('episode_id')}" for row in rows}
         there = _maniskill_groups(path)
+        there += sorted(promised.difference(there), key=hdf5.by_number)  # reading these says that they are not there
         left_out += sum(key in failed for key in there)
         episodes |= {f"{file}/{key}": task for key in there if key not in failed}
     if not episodes:
@@ -284,6 +288,8 @@ class _DroidReader:
             states, actions = (
                 np.concatenate([hdf5.numbers(file, k) for k in keys], axis=1) for keys in (_DROID_STATE, _DROID_ACTION)
             )
+        promised = self.episodes[key].get("trajectory_length")
+        check_count(len(actions), promised if isinstance(promised, int) else None, "steps", f"metadata of {key}")
         return states, actions
 
     def frames(self, key: str) -> U8:

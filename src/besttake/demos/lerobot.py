@@ -27,6 +27,7 @@ from besttake.demos.reading import (
     FULL_SIZE,
     LARGEST,
     Unreadable,
+    check_count,
     check_links,
     filled,
     inside,
@@ -62,6 +63,7 @@ class _Info(BaseModel):
     data_path: str
     video_path: str | None = None
     chunks_size: int = Field(_OLD_CHUNK, ge=1)
+    total_episodes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,10 @@ class Meta:
             ) from error
         if not episodes or any(episode.length < 0 for episode in episodes):
             raise LibraryError(f"{self.name}: its list of episodes under meta/ is empty or damaged")
+        try:
+            check_count(len(episodes), self.info.total_episodes, "episodes", "meta/info.json")
+        except Unreadable as error:
+            raise LibraryError(f"{self.name} {error}") from None
         return sorted(episodes, key=lambda episode: episode.number)
 
     def data_file(self, episode: EpisodeEntry) -> Path:
@@ -206,7 +212,7 @@ class _LeRobotReader:
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         table = self._table(self.episodes[key], [c for c in (self.state, self.action) if c is not None])
-        return _rows(table, self.state), _rows(table, self.action)
+        return self._rows(table, self.state), self._rows(table, self.action)
 
     def frames(self, key: str) -> U8:
         episode = self.episodes[key]
@@ -236,11 +242,21 @@ class _LeRobotReader:
             return False
 
     def _table(self, episode: EpisodeEntry, columns: Sequence[str]) -> Any:
-        table = self._read(episode, columns, []).sort_by("frame_index")
-        if table.num_rows != episode.length:
-            path = self.meta.data_file(episode)
-            raise Unreadable(f"has {table.num_rows} rows instead of {episode.length} in {path.name}")
-        return table
+        table, name = self._read(episode, columns, []), self.meta.data_file(episode).name
+        check_count(table.num_rows, episode.length, "rows", name)
+        steps = table.column("frame_index").to_numpy()
+        order = np.argsort(steps, kind="stable") if steps.dtype.kind in "iu" else steps
+        if not np.array_equal(steps[order], np.arange(episode.length)):
+            raise Unreadable(f"has rows in {name} that are not its steps 0 to {episode.length - 1}")
+        return table.take(order)
+
+    def _rows(self, table: Any, key: str | None) -> F32 | None:
+        if key is None:
+            return None
+        rows, shape = numbers_of(table, key), self.meta.info.features[key].shape
+        known = isinstance(shape, list) and all(isinstance(size, int) for size in shape)
+        check_count(rows.shape[1], int(np.prod(shape)) if known else None, f"numbers of {key}", "meta/info.json")
+        return rows
 
     def _read(self, episode: EpisodeEntry, columns: Sequence[str], only: list[tuple[str, str, int]]) -> Any:
         import pyarrow as pa
@@ -367,16 +383,15 @@ def _only(names: Sequence[str], fits: Callable[[str], bool]) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def _rows(table: Any, key: str | None) -> F32 | None:
-    if key is None:
-        return None
+def numbers_of(table: Any, key: str) -> F32:
+    """The column ``key`` as float32 (T, n)."""
     column = table.column(key).combine_chunks()
     if column.null_count:
         raise Unreadable(f"has empty rows of {key}")
     flat = column.flatten() if hasattr(column, "flatten") else column
     try:
         values = np.asarray(flat.to_numpy(zero_copy_only=False), np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError) as error:
         raise Unreadable(f"has {key} that are not numbers") from error
     if len(column) and len(values) % len(column):
         raise Unreadable(f"has rows of different length in {key}")

@@ -45,6 +45,16 @@ class Unreadable(Exception):
     """A demonstration that cannot be read; the message completes "demonstration x …"."""
 
 
+def check_count(found: int, promised: int | None, what: str, where: str) -> None:
+    """Raise `Unreadable` unless there are as many as the metadata promise; None where they promise nothing.
+
+    An interrupted copy or download often still reads: what is missing is zeros, or simply not there. So every reader
+    counts what it read.
+    """
+    if promised is not None and found != promised:
+        raise Unreadable(f"has {found} of the {promised} {what} that are promised in {where}; copy it again")
+
+
 def inside(root: Path, path: str | Path) -> Path:
     """The file ``path`` of the data set in ``root``; `Unreadable` if it lies outside, directly or through a link.
 
@@ -242,8 +252,7 @@ def video_slice(path: Path, start: float, count: int, fps: float, largest: int =
             break
         if place == len(frames):
             frames.append(fitted(image, largest))
-    if len(frames) < count:
-        raise Unreadable(f"has only {len(frames)} of its {count} frames in {path.name}")
+    check_count(len(frames), count, "frames", path.name)
     return stacked(frames, path.name)
 
 
@@ -257,7 +266,7 @@ def video_rate(path: Path) -> float:
 
 
 def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
-    """(seconds, Pillow image) from ``start`` on, in order."""
+    """(seconds, Pillow image) from ``start`` on, in order; `Unreadable` where the file has fewer than it says."""
     if not path.is_file():
         raise Unreadable(f"has no video file {path.name}")
     try:
@@ -267,13 +276,18 @@ def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
             slack = 0.25 / float(stream.average_rate or 30)
             if start > 0:
                 container.seek(int(start / stream.time_base), stream=stream, backward=True, any_frame=False)
-            for frame in container.decode(stream):
-                seconds = float(frame.pts * stream.time_base) if frame.pts is not None else 0.0
-                if seconds >= start - slack:
-                    # Phones store the raw picture and how they were held.
-                    turned = getattr(frame, "rotation", 0) % 360
-                    image = frame.to_image()
-                    yield seconds, image.rotate(turned, expand=True) if turned in (90, 180, 270) else image
+            packets = 0
+            for packet in container.demux(stream):
+                packets += packet.size > 0
+                for frame in packet.decode():
+                    seconds = float(frame.pts * stream.time_base) if frame.pts is not None else 0.0
+                    if seconds >= start - slack:
+                        # Phones store the raw picture and how they were held.
+                        turned = getattr(frame, "rotation", 0) % 360
+                        image = frame.to_image()
+                        yield seconds, image.rotate(turned, expand=True) if turned in (90, 180, 270) else image
+            if start <= 0:  # mp4 and mov say how many frames there are, mkv and webm do not
+                check_count(packets, stream.frames or None, "frames", path.name)
     except Unreadable:
         raise
     except Exception as error:  # the library raises more than its own errors at damaged files

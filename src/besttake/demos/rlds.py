@@ -29,6 +29,7 @@ from besttake.demos.reading import (
     FULL_SIZE,
     LARGEST,
     Unreadable,
+    check_count,
     check_links,
     digest,
     inside,
@@ -63,10 +64,14 @@ _KNOWN = (("libero", 20.0, -1), ("bridge", 5.0, 1), ("droid", 15.0, -1), ("fract
 
 @dataclass(frozen=True)
 class _RldsReader:
-    """Reads the episodes of one split by ``SHARD@BYTE``; a damaged shard is one key without a place."""
+    """Reads the episodes of one split by ``SHARD@BYTE``; a damaged shard is one key without a place.
+
+    ``lengths`` has the number of records in each shard, where the data set says so.
+    """
 
     root: Path
     shards: Sequence[Path]
+    lengths: Mapping[str, int]
     camera: str
     state: tuple[str, ...] | None
     action: tuple[str, ...] | None
@@ -78,7 +83,7 @@ class _RldsReader:
     def ids(self) -> Iterator[str]:
         for shard in self.shards:
             try:
-                for place in places(inside(self.root, shard.name)):
+                for place in places(inside(self.root, shard.name), self.lengths.get(shard.name)):
                     yield f"{shard.name}@{place}"
             except (Unreadable, OSError):
                 yield f"{shard.name}@"
@@ -110,7 +115,7 @@ class _RldsReader:
             try:
                 path = inside(self.root, shard)
                 if not place.isdecimal():
-                    list(places(path))  # says what is wrong with it
+                    list(places(path, self.lengths.get(shard)))  # says what is wrong with it
                     raise Unreadable("cannot be read")
                 example = Example(record_at(path, int(place)))
             except OSError as error:
@@ -141,7 +146,8 @@ def make(
     states = choose_columns(tensors, state, _STATES, name)
     actions = choose_columns(tensors, action, _ACTIONS, name)
     text = next((key for key in _INSTRUCTIONS if key in features), None)
-    reader = _RldsReader(root, shards, stored, states, actions, text, read.whole("size", size))
+    lengths, largest = _lengths(root, split, shards), read.whole("size", size)
+    reader = _RldsReader(root, shards, lengths, stored, states, actions, text, largest)
     set_name = shards[0].name.split(".tfrecord-")[0].rpartition("-")[0]
     fingerprint = digest((root / "features.json", *shards), stored, states, actions, text, reader.size)
     known, rate, sign = _known(set_name, root)
@@ -235,6 +241,16 @@ def _shards(root: Path, split: str, name: str) -> list[Path]:
     return chosen
 
 
+def _lengths(root: Path, split: str, shards: Sequence[Path]) -> dict[str, int]:
+    """The number of records in each shard by ``dataset_info.json``; empty where it does not say."""
+    try:
+        splits = read_json(inside(root, "dataset_info.json"), "rlds")["splits"]
+        counts = next(each["shardLengths"] for each in splits if each["name"] == split)
+        return {shard.name: int(count) for shard, count in zip(shards, counts, strict=True)}
+    except (LibraryError, Unreadable, StopIteration, KeyError, TypeError, ValueError):
+        return {}
+
+
 def _steps(example: Example) -> int:
     for key in ("steps/is_first", "steps/is_last", "steps/is_terminal"):
         if key in example:
@@ -255,15 +271,16 @@ def _joined(example: Example, keys: tuple[str, ...] | None, steps: int) -> F32 |
     return np.concatenate(parts, axis=1)
 
 
-def places(path: Path) -> Iterator[int]:
-    """Where each record begins; `Unreadable` where the file is damaged, from there on."""
-    place, size = 0, path.stat().st_size
+def places(path: Path, promised: int | None = None) -> Iterator[int]:
+    """Where each of the ``promised`` records begins; `Unreadable` where the file is damaged, from there on."""
+    place, size, count = 0, path.stat().st_size, 0
     with path.open("rb") as file:
         while place < size:
             file.seek(place)
             length = _length(file.read(12), size - place, path.name)
             yield place
-            place += length + 16
+            place, count = place + length + 16, count + 1
+    check_count(count, promised, "records", path.name)
 
 
 def record_at(path: Path, place: int) -> bytes:

@@ -6,8 +6,13 @@ gripper width of UMI's robot 0; actions are ``action``. The task is the option `
 
 Only plain codecs are read. A Zarr file can ask for codecs that unpickle what it holds, and those would run its code.
 
+A piece of an array that is not there reads as its fill value, so a copy that was interrupted would be full of zeros.
+It is refused. A writer may also leave out pieces that hold nothing but the fill value (zarr's ``write_empty_chunks``);
+the two cannot be told apart, and ``missing=fill`` says that it is so.
+
 Options: ``camera`` (a picture under ``data``; by default the one in the hand, else the first), ``state`` and
-``action`` (arrays under ``data`` joined by ``+``), ``task``, ``fps`` (10), ``size`` (longest side of a frame, 320).
+``action`` (arrays under ``data`` joined by ``+``), ``task``, ``fps`` (10), ``size`` (longest side of a frame, 320),
+``missing`` (``refuse`` or ``fill``).
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, missing_notes, uri_again
-from besttake.demos.reading import LARGEST, Unreadable, check_links, check_size, fitted_array
+from besttake.demos.reading import LARGEST, Unreadable, check_count, check_links, check_size, fitted_array
 from besttake.errors import LibraryError, need, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8
@@ -87,10 +92,11 @@ class _ZarrReader:
 
 def make(
     rest: str, camera: str | None = None, state: str | None = None, action: str | None = None, task: str | None = None,
-    fps: float | str | None = None, size: int | str = LARGEST, map: str = "",
+    fps: float | str | None = None, size: int | str = LARGEST, **more: str,
 ) -> Episodes:  # fmt: skip
     """The source ``zarr:rest``."""
     name, read, path = f"zarr:{rest}", Reader(f"zarr:{rest}"), Path(rest)
+    read.only(more, ("map", "missing"))
     data, ends = _opened(path, name)
     arrays = {str(key): data[key] for key in data if getattr(data[key], "shape", ())}
     cameras = [key for key, each in arrays.items() if len(each.shape) == 4 and each.shape[-1] == 3]
@@ -99,17 +105,21 @@ def make(
     for key, each in arrays.items():
         if each.shape[0] < ends[-1]:
             raise LibraryError(f"{name}: data/{key} has {each.shape[0]} rows, but the last episode ends at {ends[-1]}")
-    named = read.mapping("map", map)
+    named = read.mapping("map", more.get("map", ""))
     stored, called = choose_camera(cameras, camera, named, name)
     states = choose_columns(arrays, state, _STATES, name)
     actions = choose_columns(arrays, action, (("action",),), name)
+    if read.choice("missing", more.get("missing", "refuse"), ("refuse", "fill")) == "refuse":
+        _check_pieces({key: arrays[key] for key in (stored, *(states or ()), *(actions or ()))}, ends[-1], name)
     task_of_all = task or path.name.split(".zarr")[0]
     reader = _ZarrReader(arrays, ends, stored, states, actions, task_of_all, read.whole("size", size))
     notes = [f"a Zarr replay buffer of {len(ends)} episodes", *missing_notes(arrays, state=states, action=actions)]
     rate, rate_note = frame_rate(read, fps, None, 10.0, "as Diffusion Policy's PushT has (UMI's have 60)")
     return Episodes(
         reader, cameras, named, name,
-        uri_again("zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, map=map),
+        uri_again(
+            "zarr", path, camera=camera, state=state, action=action, task=task, fps=fps, size=size, **more
+        ),
         called, rate, _fingerprint(path, reader), (*notes, *rate_note),
     )  # fmt: skip
 
@@ -127,6 +137,7 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
         root = zarr.open_group(store, mode="r")
         data, stored = root["data"], root["meta/episode_ends"]
         _check_arrays({"meta/episode_ends": stored, **{f"data/{key}": data[key] for key in data}}, name)
+        _check_pieces({"../meta/episode_ends": stored}, stored.shape[0], name)
         ends = np.asarray(stored[:])
     except LibraryError:
         raise
@@ -148,6 +159,18 @@ def _check_arrays(arrays: Mapping[str, Any], name: str) -> None:
         for codec in _codecs(each.metadata.to_dict()):
             if codec not in _PLAIN:
                 raise LibraryError(f"{name}: {key} asks for the codec {codec[:40]!r}, which is not read")
+
+
+def _check_pieces(arrays: Mapping[str, Any], rows: int, name: str) -> None:
+    """LibraryError unless every piece of the first ``rows`` of each array is stored."""
+    for key, each in arrays.items():
+        grid = [-(-size // piece) for size, piece in zip((rows, *each.shape[1:]), each.chunks, strict=True)]
+        needed = int(np.prod(grid, dtype=object))
+        try:
+            check_count(min(each.nchunks_initialized, needed), needed, "pieces", f"data/{key}")
+        except Unreadable as error:
+            why = "or, if its writer left out what is all zero, add ?missing=fill"
+            raise LibraryError(f"{name} {error}, {why}") from None
 
 
 def _parts(path: Path) -> Iterator[tuple[str, int]]:

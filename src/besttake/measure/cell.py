@@ -276,10 +276,11 @@ def _curves(arm: ArmTakes, data: CellData) -> dict[str, list[float | None]]:
 def _tasks(data: CellData, findings: Findings, n: int) -> list[r.TaskLine]:
     base = data.arms[BASE]
     scores = base.score(data.score_name)
-    tasks = list(dict.fromkeys((env, task) for env, task, _ in data.units))
+    tasks: dict[tuple[str, str], list[int]] = {}
+    for i, (env, task, _) in enumerate(data.units):
+        tasks.setdefault((env, task), []).append(i)
     lines = []
-    for env, task in tasks:
-        own = np.array([unit[:2] == (env, task) for unit in data.units])
+    for (env, task), own in tasks.items():
         outcomes = base.outcomes[own]
         gain = _estimate(findings, "gain")
         # The gain of a cell's only task is the cell's.
@@ -288,7 +289,7 @@ def _tasks(data: CellData, findings: Findings, n: int) -> list[r.TaskLine]:
             gain = question("", "choice", gains, n, headroom.tally(outcomes)[0]).estimate()
         lines.append(
             r.TaskLine(
-                env=env, task=task, starts=int(own.sum()), takes=int(np.isfinite(outcomes).sum()),
+                env=env, task=task, starts=len(own), takes=int(np.isfinite(outcomes).sum()),
                 errors=int(np.isnan(outcomes).sum()), gain=gain,
                 pass_1=_success(headroom.start_pass_at_k(outcomes, 1)),
                 pass_n=_success(headroom.start_pass_at_k(outcomes, n)),

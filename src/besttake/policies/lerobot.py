@@ -9,10 +9,9 @@ the same bits whatever batch the caller uses. `lerobot_checkpoint` loads a check
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -40,9 +39,10 @@ from besttake.policies.lerobot_families import (
     turned_gripper,
     unfed,
 )
+from besttake.policies.looks import Look, LookCache
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Array, Observation, PolicyKind, PolicySpec, Warm, Warms
+from besttake.types import F32, U8, Observation, PolicyKind, PolicySpec, Warm, Warms
 
 CAMERA_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("image", "base_0_rgb"), "agentview"),
@@ -55,7 +55,8 @@ FED = 1
 so that no run goes on with takes of a policy that sees otherwise."""
 _SERVE_IT = "serve it yourself and name it vla-eval:ws://host:port"
 
-Row = tuple[Observation, Draw, Warm | None]
+T = TypeVar("T")
+Row = tuple[Look, Draw, Warm | None]
 
 
 def make(
@@ -108,6 +109,8 @@ class LerobotPolicy:
         self._family: PolicyFamily = family_of(checkpoint.family, config, checkpoint.policy)
         self._resizes = self._family.resizes or resizes(config)
         self._width = 1 if self._family.alone else width
+        # The cameras of a batch whose observations were looked at before.
+        self._again = {} if self._family.looks else self._cameras
         self._state_dim, action_dim = sizes_of(config) if self._between is None else self._between.sizes
         if taken and len(taken) != self._state_dim:
             raise ComponentError(f"{name}: state= names {len(taken)} numbers, the checkpoint reads {self._state_dim}")
@@ -145,18 +148,22 @@ class LerobotPolicy:
         return dict(self._cameras)
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
-        """One chunk per row, float32 (B, horizon, action_dim); rows of one observation share its prefix."""
-        starts = warm or [None] * len(observations)
+        """One chunk per row, float32 (B, horizon, action_dim); rows of one observation share its look."""
+        return LookCache(self).sample(observations, draws, warm)
+
+    def look(self, observations: Sequence[Observation]) -> list[Look]:
+        """One look at each observation: what the family computes of it alone, where it can tell that apart."""
+        if not self._family.looks:
+            return [Look(seen) for seen in observations]
+        kept = [row for group in self._groups(observations) for row in self._look(group)]
+        return [Look(seen, row, self._family.size_of(row)) for seen, row in zip(observations, kept, strict=False)]
+
+    def sample_from(self, looks: Sequence[Look], draws: Sequence[Draw], warm: Warms = None) -> F32:
+        """One chunk per row, float32 (B, horizon, action_dim)."""
+        starts = warm or [None] * len(looks)
         self._check_warm(starts)
-        rows = list(zip(observations, draws, starts, strict=True))
-        keys = [_content(seen) for seen in observations] if self._family.shares else list(range(len(rows)))
-        out = np.empty((len(rows), *self._shape), np.float32)
-        for layers in layered(keys, self._width):
-            batch = self._batch([observations[index] for index in layers[0]], None)
-            chunks = self._sample([[rows[index] for index in layer] for layer in layers], batch)
-            for layer, chunk in zip(layers, chunks, strict=True):
-                out[layer] = chunk
-        return out
+        rows = list(zip(looks, draws, starts, strict=True))
+        return np.concatenate([self._sample(group) for group in self._groups(rows)])[: len(rows)]
 
     def latent(self, observations: Sequence[Observation], chunks: F32) -> Any:
         """Chunks (B, horizon, action_dim) of the env as the policy's latents (B, *latent), a torch tensor."""
@@ -168,7 +175,7 @@ class LerobotPolicy:
             indexes, gripper = self._turned
             chunks = chunks.copy()
             chunks[..., indexes] = gripper.openness(chunks[..., indexes])
-        return self._family.place(self._checkpoint.before(self._batch(observations, chunks))["action"])
+        return self._family.place(self._checkpoint.before(self._batch(observations, self._again, chunks))["action"])
 
     def _reads(self) -> str:
         """What feeds the checkpoint, as `besttake doctor` shows it."""
@@ -189,37 +196,55 @@ class LerobotPolicy:
             one, other = self.sample(seen, [Draw(0, "trial", 0, seed) for seed in range(2)])
         return "deterministic" if np.array_equal(one, other) else "flow"
 
-    def _sample(self, layers: Sequence[Sequence[Row]], batch: dict[str, Any]) -> list[F32]:
-        """Chunks (width, horizon, action_dim) of each layer; row i of every layer has the same observation."""
+    def _groups(self, rows: Sequence[T]) -> list[list[T]]:
+        """The rows in groups of ``width``, in which every call has them; the last row fills the last group up."""
+        groups = [list(rows[first : first + self._width]) for first in range(0, len(rows), self._width)]
+        groups[-1] += [rows[-1]] * (self._width - len(groups[-1]))
+        return groups
+
+    def _look(self, observations: Sequence[Observation]) -> Any:
+        batch = self._checkpoint.before(self._batch(observations, self._cameras))
+        return self._called(lambda policy: self._family.look(policy, batch))
+
+    def _sample(self, rows: Sequence[Row]) -> F32:
+        """Chunks (width, horizon, action_dim) of as many rows."""
+        noise, seen = None, [look.observation for look, _, _ in rows]
+        if self._family.latent:
+            import torch
+
+            noise = torch.from_numpy(self._noise(rows)).to(self._checkpoint.config.device)
+        draws, warms = [draw for _, draw, _ in rows], [warm for _, _, warm in rows]
+        # Also where a look holds all that the class reads: processors may remember the state for its actions.
+        batch = self._checkpoint.before(self._batch(seen, self._again))
+        if self._family.looks:
+            kept = [look.kept for look, _, _ in rows]
+            return self._finished(self._called(lambda policy: self._family.sample_from(policy, kept, noise)))
+        return self._finished(self._called(lambda policy: self._family.predict(policy, batch, noise, draws, warms)))
+
+    def _called(self, call: Callable[[Any], Any]) -> Any:
+        """What ``call`` makes of the policy, which computes in its precision."""
         import torch
 
-        batch = self._checkpoint.before(batch)
-        noise = None
-        if self._family.latent:
-            rows = np.concatenate([self._noise(layer) for layer in layers])
-            noise = torch.from_numpy(rows).to(self._checkpoint.config.device)
-        draws = [draw for layer in layers for _, draw, _ in layer]
-        warms = [warm for layer in layers for _, _, warm in layer]
         try:
             with torch.inference_mode(), self._checkpoint.under():
-                normalised = self._family.predict(self._checkpoint.policy, batch, noise, draws, warms)
+                return call(self._checkpoint.policy)
         except RuntimeError as error:
             if "dtype" not in str(error) and "ScalarType" not in str(error):
                 raise
             device = f"on this {str(self._checkpoint.config.device).upper()}"
             why = f"cannot compute in its precision {device} ({one_line(error, 100)}); try ?dtype=float32"
             raise ComponentError(f"{self.spec.name}: {why}") from None
-        return [self._finished(normalised[first : first + self._width]) for first in range(0, len(draws), self._width)]
 
-    def _noise(self, layer: Sequence[Row]) -> F32:
-        """What each row of a layer starts from, float32 (width, *latent)."""
-        noise = np.stack([self._family.noise(draw) for _, draw, _ in layer])
-        chunks = np.zeros((len(layer), *self._shape), np.float32)
-        given = {row: warm.chunk for row, (_, _, warm) in enumerate(layer) if warm and warm.chunk is not None}
+    def _noise(self, rows: Sequence[Row]) -> F32:
+        """What each row starts from, float32 (width, *latent)."""
+        noise = np.stack([self._family.noise(draw) for _, draw, _ in rows])
+        chunks = np.zeros((len(rows), *self._shape), np.float32)
+        given = {row: warm.chunk for row, (_, _, warm) in enumerate(rows) if warm and warm.chunk is not None}
         for row, chunk in given.items():
             chunks[row] = chunk
-        latents = self.latent([seen for seen, _, _ in layer], chunks).float().cpu().numpy() if given else chunks
-        for row, (_, _, warm) in enumerate(layer):
+        seen = [look.observation for look, _, _ in rows]
+        latents = self.latent(seen, chunks).float().cpu().numpy() if given else chunks
+        for row, (_, _, warm) in enumerate(rows):
             if warm is not None:
                 noise[row] = warm_start(noise[row], warm.noise, warm.prior, latents[row] if row in given else None)
         return noise
@@ -237,12 +262,14 @@ class LerobotPolicy:
             actions[..., -1] = self._gripper.command(actions[..., -1])
         return actions
 
-    def _batch(self, observations: Sequence[Observation], chunks: F32 | None) -> dict[str, Any]:
-        """What LeRobot's preprocessors take: pictures float (B, 3, H, W) in 0..1, states, instructions."""
+    def _batch(
+        self, observations: Sequence[Observation], cameras: Mapping[str, str], chunks: F32 | None = None
+    ) -> dict[str, Any]:
+        """What LeRobot takes: pictures of ``cameras``, float (B, 3, H, W) in 0..1, states, instructions, actions."""
         import torch
 
         batch: dict[str, Any] = {"task": [seen.instruction for seen in observations]}
-        for key, camera in self._cameras.items():
+        for key, camera in cameras.items():
             pictures = np.stack([self._picture(seen, key, camera) for seen in observations])
             if pictures.dtype != np.uint8:
                 wrong = f"camera {camera} gives {pictures.dtype} pictures; observations hold uint8, 0 to 255"
@@ -297,38 +324,6 @@ class LerobotPolicy:
                 raise ComponentError(
                     f"{self.spec.name}: a warm chunk of {row.chunk.shape} where {self._shape} is needed"
                 )
-
-
-def layered(keys: Sequence[Hashable], width: int) -> list[list[list[int]]]:
-    """Rows in groups of ``width`` different keys; a group is layers, and row i of each layer has the same key.
-
-    Layers have exactly ``width`` rows: where a key has no more rows, or a group no more keys, a row is repeated.
-
-    >>> layered(["a", "b", "a"], 2)
-    [[[0, 1], [2, 1]]]
-    """
-    rows: dict[Hashable, list[int]] = {}
-    for index, key in enumerate(keys):
-        rows.setdefault(key, []).append(index)
-    # Keys with as many rows go together, so that few rows are repeated in vain.
-    columns = sorted(rows.values(), key=len, reverse=True)
-    groups = []
-    for first in range(0, len(columns), width):
-        group = columns[first : first + width]
-        group += [group[-1]] * (width - len(group))
-        depth = max(map(len, group))
-        groups.append([[column[min(layer, len(column) - 1)] for column in group] for layer in range(depth)])
-    return groups
-
-
-def _content(seen: Observation) -> bytes:
-    """What an observation is known by: takes of one start see the very same first pictures."""
-    digest = hashlib.blake2b(seen.instruction.encode(), digest_size=16)
-    parts: list[Array] = [seen.state, *(seen.images[camera] for camera in sorted(seen.images))]
-    for part in parts:
-        digest.update(repr(part.shape).encode())
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.digest()
 
 
 def _camera_map(checkpoint: Checkpoint, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, tuple[int, int]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,13 +32,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class PolicyFamily(ABC):
+class PolicyFamily:
     """One way of sampling. ``latent`` is the shape of a row's noise, empty where it takes none from us.
 
     ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``stacks``: where only its
-    settings make it do so, it stacks all cameras first, which takes pictures of one size. ``shares``: ``noise`` and
-    ``draws`` may have several layers of rows for one batch of observations, whose prefix is then computed once.
-    ``prompted``: it always reads an instruction, also where no step of its processors is a tokenizer's.
+    settings make it do so, it stacks all cameras first, which takes pictures of one size. ``looks``: what it computes
+    of an observation alone can be told apart (`look` and `sample_from`, instead of `predict`). ``prompted``: it always
+    reads an instruction, also where no step of its processors is a tokenizer's.
     """
 
     horizon: int
@@ -50,7 +49,7 @@ class PolicyFamily(ABC):
     alone: ClassVar[bool] = False
     resizes: ClassVar[bool] = False
     stacks: ClassVar[bool] = False
-    shares: ClassVar[bool] = False
+    looks: ClassVar[bool] = False
     prompted: ClassVar[bool] = False
 
     @property
@@ -66,9 +65,21 @@ class PolicyFamily(ABC):
         """A normalised chunk (B, horizon, action_dim) as a latent (B, *latent), in a family that has one."""
         raise NotImplementedError
 
-    @abstractmethod
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
         """The normalised actions (B, horizon, action_dim) of a preprocessed batch."""
+        raise NotImplementedError
+
+    def look(self, policy: Any, batch: Batch) -> Sequence[Any]:
+        """What sampling needs of each observation of a preprocessed batch, in a family that looks."""
+        raise NotImplementedError
+
+    def sample_from(self, policy: Any, kept: Sequence[Any], noise: Any) -> Any:
+        """The normalised actions (B, horizon, action_dim), each row from what `look` gave for its observation."""
+        raise NotImplementedError
+
+    def size_of(self, kept: Any) -> int:
+        """The memory of what `look` gave for one observation, in bytes."""
+        return int(kept.nbytes)
 
 
 class Padded(PolicyFamily):
@@ -129,31 +140,77 @@ class Evo1(InternalNoise):
             return policy.predict_action_chunk(dict(batch))
 
 
+@dataclass(frozen=True)
+class Prefix:
+    """What a flow policy computes of one observation, as tensors of one row: masks and state (``given``), and the keys
+    and values of its attention, layer by layer."""
+
+    given: Mapping[str, Any]
+    layers: tuple[tuple[Any, Any, Any], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all tensors."""
+        tensors = [*self.given.values(), *(part for layer in self.layers for part in layer[:2])]
+        return sum(tensor.nbytes for tensor in tensors)
+
+
+class _Looked(Exception):
+    """Everything that a flow policy computes of observations alone is there."""
+
+
 class Flow(Padded):
-    """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0."""
+    """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0.
 
-    shares = True
+    They first compute a prefix of pictures, instruction (and state), and then denoise against it.
+    """
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The class's own call, with the noise it would otherwise draw.
+    looks = True
 
-        It computes the prefix (pictures, instruction, state) once and denoises against it. With more rows of noise
-        than observations, each denoising step goes layer by layer: the same shapes and bits as one layer at a time.
-        """
-        from torch import cat
+    def look(self, policy: Any, batch: Batch) -> list[Prefix]:
+        """The prefix, by the class's own call up to its first denoising step."""
+        model, seen = policy.model, {}
+        rows = len(batch["observation.language.tokens"])
 
-        model, step = policy.model, policy.model.denoise_step
-        width = len(batch["observation.language.tokens"])
+        def stop(x_t: Any, timestep: Any, **given: Any) -> None:
+            seen.update(given)
+            raise _Looked
 
-        def layer_by_layer(**inputs: Any) -> Any:
-            parts = zip(inputs["x_t"].split(width), inputs["timestep"].split(width), strict=True)
-            return cat([step(**{**inputs, "x_t": x_t, "timestep": time}) for x_t, time in parts])
-
-        model.denoise_step = layer_by_layer
+        model.denoise_step = stop
         try:
-            return policy.predict_action_chunk(batch, noise=noise)
+            policy.predict_action_chunk(batch, noise=batch[STATE].new_zeros((rows, *self.latent)))
+        except _Looked:
+            pass
         finally:
             del model.denoise_step
+        layers = list(seen.pop("past_key_values"))
+        return [
+            Prefix(
+                {name: value[row : row + 1].clone() for name, value in seen.items()},
+                tuple((k[row : row + 1].clone(), v[row : row + 1].clone(), window) for k, v, window in layers),
+            )
+            for row in range(rows)
+        ]
+
+    def sample_from(self, policy: Any, kept: Sequence[Prefix], noise: Any) -> Any:
+        """LeRobot's own integration of the class's own denoising step, without the padding of its actions."""
+        from lerobot.policies.common.flow_matching import euler_integrate
+        from torch import cat
+        from transformers import DynamicCache
+
+        model, config = policy.model, policy.config
+        given = {name: cat([one.given[name] for one in kept]) for name in kept[0].given}
+        layers = zip(*(one.layers for one in kept), strict=True)
+        cache = DynamicCache(
+            tuple((cat([k for k, _, _ in same]), cat([v for _, v, _ in same]), same[0][2]) for same in layers)
+        )
+
+        def step(x_t: Any, timestep: Any) -> Any:
+            return model.denoise_step(x_t=x_t, timestep=timestep, past_key_values=cache, **given)
+
+        steps = config.num_steps if hasattr(config, "num_steps") else config.num_inference_steps
+        actions = euler_integrate(step, noise, steps)[:, :, : sizes_of(config)[1]]
+        return policy._pi_aloha_encode_actions(actions) if getattr(config, "adapt_to_pi_aloha", False) else actions
 
 
 @dataclass(frozen=True)
@@ -197,16 +254,21 @@ class MultiTask(Diffusion):
 
 
 class Deterministic(PolicyFamily):
-    """ACT: no randomness at test time."""
+    """ACT: no randomness at test time, so that a look holds the actions."""
 
     kind = "deterministic"
-    shares = True
+    looks = True
 
-    def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The class's own call, once for all layers: they have the same answer."""
+    def look(self, policy: Any, batch: Batch) -> Any:
+        """The class's own call."""
         policy.reset()
-        actions = policy.predict_action_chunk(batch)
-        return actions.repeat(len(draws) // len(actions), 1, 1)
+        return policy.predict_action_chunk(batch)
+
+    def sample_from(self, policy: Any, kept: Sequence[Any], noise: Any) -> Any:
+        """The same actions for every draw."""
+        from torch import stack
+
+        return stack(list(kept))
 
 
 class Seeded(PolicyFamily):

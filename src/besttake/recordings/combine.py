@@ -1,8 +1,9 @@
 """Put recordings together: count every episode once, and find the policy of each recording.
 
 A policy is named by its file, by the user, or else by its folder. Few harnesses record which checkpoint they ran.
-Recordings without one are never combined by guessing: folders with distinct names (`pi0_libero`, `smolvla_libero`) are
-taken for policies of those names; otherwise the user must say.
+Recordings without one are never combined by guessing: folders with distinct names (`pi0-libero`, `xvla-libero`) are
+taken for policies of those names; what lies in one folder and differs in tasks or seeds alone is one policy; otherwise
+the user must say.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from besttake.recordings.episodes import Episode, IngestError, Recording, listed
 _COMMON = re.compile(
     r"\d+|(?:seed|run|rep|repeat|trial|take|shard|part|eval|evaluation|result|results|output|outputs|log|logs|record|"
     r"recording|recordings|outcome|outcomes|rollout|rollouts|episode|episodes|trajectory|trajectories|data|slurm|nohup|"
-    r"stdout|stderr|out|err|copy|backup|v)\d*|[0-9a-f]{8,}|\d{4}-\d\d-\d\d.*"
+    r"stdout|stderr|out|err|copy|backup|v|rank|worker|merged|summary|\d*seeds)\d*|(?=.*\d)[0-9a-f]{7,}|\d{4}-\d\d-\d\d.*"
 )
+_PART = re.compile(r"(?:rank|worker|shard|part|results?|logs?|eval|seed|\d*seeds)\d*")
+"""Folders of these names hold parts of one evaluation."""
 _MOST_NAMED = 4
 _MOST_NOTES = 3
 """Notes of one kind that are shown; the rest are counted."""
@@ -57,8 +60,8 @@ def name_policies(
 
 def _filled(recording: Recording, name: str, over: bool = False) -> Recording:
     """The recording with the policy ``name`` in episodes without one, or ``over`` that of all its episodes."""
-    names = (name or episode.policy if over else episode.policy or name for episode in recording.episodes)
-    episodes = tuple(replace(one, policy=policy) for one, policy in zip(recording.episodes, names, strict=True))
+    named = ((one, (name or one.policy) if over else (one.policy or name)) for one in recording.episodes)
+    episodes = tuple(one if one.policy == policy else replace(one, policy=policy) for one, policy in named)
     return replace(recording, episodes=episodes)
 
 
@@ -77,56 +80,94 @@ def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[li
     first = {recording.origin: recording for recording in reversed(recordings)}
     if len(first) < 2 and not (first and taken):
         return [recording.server or "policy" for recording in recordings], []
-    servers = Counter(recording.server for recording in first.values())
-    stems = _stems(list(first.values()))
-    labels = {
-        origin: recording.server if recording.server and servers[recording.server] == 1 else stem
-        for (origin, recording), stem in zip(first.items(), stems, strict=True)
-    }
-    counts = Counter(labels.values())
-    unclear = [
-        first[origin].path for origin, label in labels.items() if not label or counts[label] > 1 or label in taken
-    ]
+    suites = {w for one in first.values() for e in one.episodes for w in _words(e.env)} | {"libero", "plus"}
+    homes = {origin: (*_home(one, suites), one.server) for origin, one in first.items()}
+    several = list(dict.fromkeys(homes.values()))
+    shared = next((n for n, parts in enumerate(zip(*several, strict=False)) if len(set(parts)) > 1), 0)
+    servers = Counter(home[-1] for home in several)
+    names = {home: home[-1] if servers[home[-1]] == 1 and home[-1] else _name(home[shared:-1]) for home in several}
+    if len(several) == 1:
+        own = _name(several[0][:-1]).rpartition("/")[2] if _apart(list(first.values())) else ""
+        names = {several[0]: (several[0][-1] or own) if own else ""}
+    counts = Counter(names.values())
+    labels = {origin: names[home] for origin, home in homes.items()}
+    unclear = [first[o].path for o, label in labels.items() if not label or counts[label] > 1 or label in taken]
     if unclear:
         raise IngestError(
             f"{len(unclear)} recordings do not say of which policy ({listed(sorted(unclear), _MOST_NAMED)}): name it "
             "with `policy_name`, NAME if all are of one policy, or PATH=NAME for each file or folder"
         )
-    own = sorted({label for origin, label in labels.items() if label != first[origin].server})
-    names = listed(own, _MOST_NAMED)
-    note = f"policies are named by their folders or files ({names}); `--policy-name` names them otherwise"
-    return [labels[recording.origin] for recording in recordings], [note] if own else []
+    guessed = sorted({label for origin, label in labels.items() if label != first[origin].server})
+    note = f"policies are named by their folders or files ({listed(guessed, _MOST_NAMED)}); `--policy-name` names them \
+otherwise"
+    return [labels[recording.origin] for recording in recordings], [note] if guessed else []
 
 
-def _stems(recordings: Sequence[Recording]) -> list[str]:
-    """The distinctive words of each recording: without shared parts, numbers and names of repetitions."""
-    split = [recording.words.split("/") for recording in recordings]
-    shared = next((n for n, parts in enumerate(zip(*split, strict=False)) if len(set(parts)) > 1), min(map(len, split)))
-    stems = []
-    for parts in split:
-        words = [[w for w in re.split(r"[-_. ]+", part) if w and not _COMMON.fullmatch(w.lower())]
-                 for part in parts[shared:]]  # fmt: skip
-        stems.append("/".join("_".join(part) for part in words if part))
-    return stems
+def _home(recording: Recording, suites: Collection[str]) -> list[str]:
+    """The parts of a path that are those of its policy: not what names a seed, a suite, or a part of an evaluation.
+
+    A number in the name of a folder may be that of a checkpoint, one in the name of a file may not.
+    """
+    *folders, stem = recording.words.split("/")
+    kept = [
+        part for part in folders
+        if not _SEED.search(part) and not all(word in suites or _PART.fullmatch(word) for word in _words(part))
+    ]  # fmt: skip
+    return [*kept, stem] if not all(word in suites or _COMMON.fullmatch(word) for word in _words(stem)) else kept
+
+
+def _name(parts: Sequence[str]) -> str:
+    """The words of a path without numbers and the names of repetitions."""
+    kept = ["".join(w for w in re.split(r"([-_. ]+)", part) if not _COMMON.fullmatch(w.lower())) for part in parts]
+    return "/".join(filter(None, (re.sub(r"([-_. ])[-_. ]+", r"\1", part).strip("-_. ") for part in kept)))
+
+
+def _apart(recordings: Sequence[Recording]) -> bool:
+    """Whether recordings of one folder differ in their seeds or tasks, as those of one policy do, or are of suites."""
+    tasks = [{(e.env, e.task) for e in recording.episodes} for recording in recordings]
+    seeds = [seed_in(recording.path) or {e.seed for e in recording.episodes} for recording in recordings]
+    return len({env for own in tasks for env, _ in own}) > 1 or all(
+        tasks[i].isdisjoint(tasks[j]) or (seeds[i] and seeds[j] and seeds[i] != seeds[j])
+        for i in range(len(tasks))
+        for j in range(i)
+    )
+
+
+def _words(part: str) -> list[str]:
+    return [word for word in re.split(r"[-_. /]+", part.lower()) if word]
+
+
+_SEED = re.compile(r"(?:^|[-_./])seed[-_=]?(\d+)(?=[-_./]|$)", re.IGNORECASE)
+
+
+def seed_in(path: str) -> str:
+    """The seed that a file, or the innermost folder that says so, is of."""
+    found = _SEED.findall(path)
+    return found[-1] if found else ""
+
+
+def seeded(recordings: Sequence[Recording]) -> list[Recording]:
+    """The recordings with the seed in their paths, if these differ in it and the episodes do not say theirs."""
+    if len({seed_in(recording.path) for recording in recordings}) < 2:
+        return list(recordings)
+    return [
+        replace(one, episodes=tuple(e if e.seed else replace(e, seed=seed_in(one.path)) for e in one.episodes))
+        for one in recordings
+    ]
 
 
 def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
     """Drop episodes that another recording also holds, and return notes on them.
 
-    The larger recording keeps them. ``eval_info.json`` replaces the recordings beside it, which lack some episodes.
+    The larger recording keeps them.
     """
     notes = []
-    infos = {recording.origin for recording in recordings if recording.format == "lerobot-eval"}
     order = sorted(range(len(recordings)), key=lambda i: (-len(recordings[i].episodes), recordings[i].path))
     seen: dict[str, str] = {}
     wholes: list[tuple[str, Counter[str]]] = []
     kept: dict[int, Recording] = {}
     for i in order:
         recording, name = recordings[i], Path(recordings[i].path).name
-        if recording.format == "LeRobot data set" and recording.origin in infos:
-            evaluation = Path(recording.origin).parent.name
-            notes.append(f"{evaluation}/recordings: eval_info.json beside it has the same episodes, which count once")
-            continue
         almost = Counter(episode.uid for episode in recording.episodes if episode.uid.startswith("~"))
         if almost and almost.total() == len(recording.episodes):
             whole = next((other for other, held in wholes if almost <= held), None)

@@ -5,14 +5,17 @@ Only regular files are read, bounded in number, size and depth.
 
 from __future__ import annotations
 
+import gzip
 import math
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO, cast
 
 from besttake import files
 from besttake.errors import BestTakeError, one_line
@@ -34,9 +37,13 @@ class UnknownFormat(IngestError):
 class Episode:
     """One episode. ``start`` names its initial state within the task; ``seed``, if known, distinguishes repeats.
 
-    ``success`` is None if the episode could not be run (``error`` says why). ``uid`` identifies this execution, if the
-    file does: two files with the same uid hold the same episode. A uid that begins with ``~`` is almost unique: only
-    files that share all such uids are taken for copies.
+    ``success`` is None if the episode could not be run (``error`` says why); one that ran out of time failed, and is
+    counted by ``timeout``. ``uid`` identifies this execution, if the file does: two files with the same uid hold the
+    same episode. A uid that begins with ``~`` is almost unique: only files that share all such uids are taken for
+    copies.
+
+    ``env_seed`` and ``state`` (a hash of the initial state) say, where recorded, which takes share a start. ``others``
+    are further columns that may name the start. ``values`` were logged along the episode, ``group`` is a kind of task.
     """
 
     task: str
@@ -48,6 +55,12 @@ class Episode:
     steps: int | None = None
     error: str = ""
     uid: str = ""
+    timeout: bool = False
+    env_seed: str = ""
+    state: str = ""
+    group: str = ""
+    values: tuple[float, ...] = ()
+    others: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,8 @@ class Recording:
 
     ``server`` describes the policy without naming a checkpoint: a server's class, a model family. Recordings with the
     same ``origin`` belong to the same policy. ``words`` are the parts of its path that a person chose, which may
-    distinguish policies. ``evaluation`` is its name, if it has one.
+    distinguish policies. ``evaluation`` is its name, if it has one. ``resets`` says, where the harness is known for it,
+    to what an env is reset: "start" (the initial state of the start) or "task" (any of its task).
     """
 
     path: str
@@ -68,6 +82,7 @@ class Recording:
     server: str = ""
     origin: str = ""
     words: str = ""
+    resets: str = ""
 
 
 def outcome(value: Any) -> bool | None:
@@ -95,6 +110,14 @@ def outcome(value: Any) -> bool | None:
         if value in (0, 1):
             return bool(value == 1)
     raise ValueError(f"success = {value!r:.60} is neither yes nor no; use 1 and 0, or true and false")
+
+
+_TIMEOUT = re.compile(r"time[sd]?[ _-]?out|(?:max|maximum|step)[ _-]?(?:steps?|limit)(?:[ _-]reached)?|truncated", re.I)
+
+
+def is_timeout(reason: str) -> bool:
+    """Whether the reason of a failure is no more than that the time was up."""
+    return bool(_TIMEOUT.fullmatch(reason.strip()))
 
 
 def outcome_at(place: str, value: Any) -> bool | None:
@@ -129,14 +152,13 @@ _MOST_FILES = 1_000_000
 def files_under(root: Path) -> Iterator[Path]:
     """Yield the regular files under a directory, sorted by name; links to directories are not followed.
 
-    A LeRobot data set is yielded as a directory, not as the files in it.
+    What lies in a LeRobot data set is no result of an evaluation, and left out.
     """
     seen = 0
     stack = [root]
     while stack:
         directory = stack.pop()
-        if is_data_set(directory):
-            yield directory
+        if _safely((directory / "meta" / "info.json").is_file):
             continue
         try:
             with os.scandir(directory) as scan:
@@ -154,11 +176,6 @@ def files_under(root: Path) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def is_data_set(directory: Path) -> bool:
-    """Whether a directory is a LeRobot data set."""
-    return _safely((directory / "meta" / "info.json").is_file)
-
-
 def check_file(path: Path) -> None:
     """Raise IngestError unless ``path`` is a regular file (no pipe, no device)."""
     try:
@@ -172,16 +189,31 @@ def check_file(path: Path) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file; UnknownFormat if it is damaged, nested too deeply or larger than `LARGEST_JSON`."""
     try:
-        return files.read_json(path, LARGEST_JSON)
+        with open_text(path) as file:
+            text = file.read(LARGEST_JSON + 1)
+        if len(text) > LARGEST_JSON:
+            raise ValueError(f"more than {LARGEST_JSON >> 20} MB")
+        return files.read_json(text)
     except (OSError, ValueError) as error:
         reason = one_line(error, 160)
         raise UnknownFormat(f"{path}: damaged JSON ({reason}); write it again with the program that made it") from error
 
 
+def open_text(path: Path, **options: Any) -> TextIO:
+    """Open a text file, which may be packed (``.gz``)."""
+    packed = gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
+    return TextIOWrapper(cast(BinaryIO, packed), encoding="utf-8-sig", **options)
+
+
+def kind_of(path: Path) -> str:
+    """The ending of a file's name that says its format: ``.csv`` for ``o.csv`` and ``o.csv.gz``."""
+    return (Path(path.stem) if path.suffix == ".gz" else path).suffix.lower()
+
+
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (number, text) of the lines of a text file; UnknownFormat for a line longer than `LONGEST_LINE`."""
     try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
+        with open_text(path, errors="replace") as file:
             for number in range(1, 1 << 60):
                 line = file.readline(LONGEST_LINE)
                 if not line:

@@ -1,14 +1,12 @@
-"""Logs of the LIBERO evaluation scripts of OpenVLA, OpenVLA-OFT and openpi, and the names of videos that scripts save.
+"""Logs that are written line by line, and the names of videos that evaluation scripts save.
 
-Logs: ``experiments/robot/libero/run_libero_eval.py`` of openvla/openvla and of its many forks writes
-``EVAL-SUITE-FAMILY-DATE[--NOTE].txt`` and prints the same lines; ``examples/libero/main.py`` of
-Physical-Intelligence/openpi logs them with a prefix (``INFO:root:``; others ``INFO | >>`` or ``- INFO -``), between the
-bars of tqdm. Each episode has ``Task: ...``, ``Starting episode 3...`` (counted from 1 within its task),
-``Success: True`` and ``# episodes completed so far: 23``; an exception is logged and the episode then called a failure.
+A log is described by patterns with named groups, which are tried on each of its lines (`LogFormat`). The built-in one
+reads ``experiments/robot/libero/run_libero_eval.py`` of openvla/openvla and its many forks (OpenVLA-OFT, Cosmos), which
+write ``EVAL-SUITE-FAMILY-DATE[--NOTE].txt`` and print the same lines; ``examples/libero/main.py`` of
+Physical-Intelligence/openpi and its forks, which log them with a prefix between the bars of tqdm; and the logs of
+Xiaomi-Robotics. Users describe others with ``--pattern``.
 
-Videos, which are not opened: ``save_rollout_video`` in ``experiments/robot/libero/libero_utils.py`` of openvla/openvla
-(``DATE--episode=3--success=True--task=....mp4``, episodes counted over all tasks);
-``simpler_env/evaluation/maniskill2_evaluator.py`` of simpler-env/SimplerEnv
+Videos, which are not opened: ``simpler_env/evaluation/maniskill2_evaluator.py`` of simpler-env/SimplerEnv
 (``CHECKPOINT/SCENE/CONTROL/ENV/rob_..._rgb_overlay_.../success_obj_episode_3_....mp4``), and its branch for ManiSkill 3
 (``real2sim_eval/MODEL_ENV/gpu_eval_3_success=True.mp4``).
 """
@@ -17,88 +15,152 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from besttake.recordings.episodes import Episode, IngestError, Recording, UnknownFormat, lines_of, outcome_at
+from besttake import files
+from besttake.recordings.episodes import (
+    Episode,
+    IngestError,
+    Recording,
+    UnknownFormat,
+    is_timeout,
+    lines_of,
+    outcome_at,
+    whole,
+)
 
 SUFFIXES = (".txt", ".log", ".out", ".err")
 RUN = re.compile(
     r"EVAL-(?P<suite>.+?)-(?P<family>[^-]+)-(?P<time>\d{4}_\d\d_\d\d-\d\d_\d\d_\d\d)(?:--(?P<note>.+?))?(?=\.txt|$)"
 )
-DATE = re.compile(r"\d{4}_\d\d_\d\d-\d\d_\d\d_\d\d")
-_AT = r"(?:^|[:\]|>-])\s*"
-_SUITE = re.compile(_AT + r"Task suite: (\S+)\s*$")
-_TASK = re.compile(_AT + r"Task: (.+?)\s*$")
-_START = re.compile(_AT + r"Starting episode (\d+)\.\.\.\s*$")
-_SKIP = re.compile(_AT + r"Skipping task \S+ episode \d+")
-_ERROR = re.compile(_AT + r"(?:Caught exception|Episode error): (.*)$")
-_SUCCESS = re.compile(_AT + r"Success: (.+?)\s*$")
-_COUNT = re.compile(_AT + r"# episodes completed so far: (\d+)\s*$")
-_WINS = re.compile(_AT + r"# successes: (\d+) ")
 _HEAD = 2000
-"""A log names its suite or an episode within so many lines; tqdm's bars and warnings come before."""
+"""A log says something known within so many lines; tqdm's bars and warnings come before."""
+GROUPS = {
+    "suite": "the task suite", "task": "the task", "task_id": "its number", "policy": "the policy", "seed": "the seed",
+    "env_seed": "the env's seed", "start": "the number of the start: an episode begins",
+    "resets": "envs are reset to the start",
+    "error": "an error", "steps": "the steps of the episode", "value": "a value that the policy logged",
+    "skip": "an episode that is left out", "success": "the outcome: the episode ends",
+    "count": "episodes so far", "wins": "successes so far",
+}  # fmt: skip
+"""What a named group of a pattern says. It holds for the episode, or until it is said again."""
+_LASTING = ("suite", "task", "task_id", "policy", "seed", "env_seed", "resets")
+
+
+@dataclass(frozen=True)
+class LogFormat:
+    """How a kind of log says what happened: ``patterns`` with the named `GROUPS`, of which the first that fits counts.
+
+    Starts are counted from ``first``. Users write one as YAML: ``name``, ``first`` and the list ``patterns``.
+    """
+
+    name: str
+    patterns: tuple[re.Pattern[str], ...]
+    first: int = 0
+
+    @classmethod
+    def of(cls, given: Sequence[str]) -> LogFormat:
+        """The format of patterns, or of one YAML file that holds them; IngestError says what is wrong."""
+        name, first, patterns = "your pattern", 0, list(given)
+        if len(given) == 1 and given[0].endswith((".yaml", ".yml")):
+            import yaml
+
+            try:
+                described = yaml.safe_load(files.read_regular(Path(given[0])))
+                patterns, name = list(described["patterns"]), str(described.get("name", name))
+                first = int(described.get("first", 0))
+            except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+                raise IngestError(
+                    f"{given[0]}: needs `patterns`, a list of regular expressions, and optionally `name` \
+and `first`"
+                ) from error
+        try:
+            made = tuple(re.compile(pattern) for pattern in patterns)
+        except (re.error, TypeError) as error:
+            raise IngestError(f"--pattern: not a regular expression ({error})") from error
+        known = {name for pattern in made for name in pattern.groupindex}
+        if not {"start", "success"} <= known or known - GROUPS.keys():
+            raise IngestError(
+                f"--pattern: names the groups {', '.join(sorted(known)) or 'none'}; it needs (?P<start>…) \
+and (?P<success>…), and knows {', '.join(GROUPS)}"
+            )
+        return cls(name, made, first)
+
+
+_AT = r"(?:^|[:\]|>-])\s*"
+LIBERO = LogFormat(
+    "LIBERO log",
+    tuple(re.compile(_AT + pattern) for pattern in (
+        r"Task suite: (?P<suite>\S+)\s*$",
+        r"Task(?: (?P<task_id>\d+))?: (?P<task>.+?)\s*$",
+        r"Starting (?:task=(?P<task_id>\d+) )?episode[ =](?P<start>\d+) ?\.\.\.\s*$",
+        r"Task_id (?P<task_id>\d+): Episode (?P<start>\d+): (?P<success>\w+) \|.*\((?P<wins>\d+)/\d+\)",
+        r"(?P<skip>Skipping task \S+ episode \d+)",
+        r"(?:Caught exception|Episode error): (?P<error>.*)$",
+        r"Success: (?P<success>.+?)\s*$",
+        r"# episodes completed (?:on this rank )?so far: (?P<count>\d+)\s*$",
+        r"# successes(?: on this rank)?: (?P<wins>\d+) ",
+        r"Current base seed: (?P<seed>\d+)",
+        r"Predicted value = (?P<value>-?[\d.]+)",
+        r"(?P<resets>Using default initial states)",
+    )),
+    first=1,
+)  # fmt: skip
 
 
 @dataclass
 class _Evaluation:
-    """One evaluation, collected line by line."""
+    """One evaluation, collected line by line: what was ``said``, and the episodes that ended."""
 
-    suite: str = ""
-    task: str = ""
-    block: str = ""
+    said: dict[str, str] = field(default_factory=dict)
+    block: tuple[str, str] = ("", "")
     last: int = 0
     skipped: int = 0
     pending: int = 0
-    error: str = ""
+    running: dict[str, str] | None = None
+    values: list[float] = field(default_factory=list)
     wins: int | None = None
-    running: tuple[str, str] | None = None
     unfinished: int = 0
     seen: Counter[str] = field(default_factory=Counter)
     episodes: list[Episode] = field(default_factory=list)
 
-    def start(self, number: int) -> None:
-        """``Starting episode number...``: from 1 on again means another task, perhaps of the same words."""
+    def start(self, number: int, first: int) -> None:
+        """An episode begins: a number that is not higher means another task, perhaps of the same words."""
         self.unfinished += self.running is not None
-        if self.task != self.block or number <= self.last:
-            self.block, self.skipped = self.task, 0
-            self.seen[self.task] += 1
+        task = self.said.get("task") or self.said.get("task_id") or "task"
+        block = task, self.said.get("task_id", "")
+        if block != self.block or number <= self.last:
+            self.block, self.skipped = block, 0
+            self.seen[task] += 1
         self.skipped += self.pending
-        self.pending, self.last, self.error = 0, number, ""
-        times = self.seen[self.task]
-        self.running = (self.task if times == 1 else f"{self.task} ({times})", str(number - 1 + self.skipped))
+        self.pending, self.last, self.values = 0, number, []
+        times = self.seen[task]
+        start = str(number - first + self.skipped)
+        self.running = {"task": task if times == 1 else f"{task} ({times})", "start": start}
 
-    def end(self, path: Path, line: int, text: str) -> None:
-        """``Success: text``."""
+    def end(self, place: str, text: str, env: str) -> None:
+        """The episode ends with the outcome ``text``."""
         if self.running is None:
             return
-        won = outcome_at(f"{path}: line {line}", text)
-        task, start = self.running
-        uid = uid_in_run(len(self.episodes) + 1, task, text)
-        success, env = None if self.error else won, self.suite or "LIBERO"
-        self.episodes.append(Episode(task, start, success, env=env, error=self.error, uid=uid))
+        own, error = self.running, self.running.get("error", "")
+        won, late = outcome_at(place, text), is_timeout(error)
+        self.episodes.append(Episode(
+            own["task"], own["start"], None if error and not late else won and not late, error=error, timeout=late,
+            policy=self.said.get("policy", ""), seed=self.said.get("seed", ""), env=self.said.get("suite") or env,
+            steps=whole(own.get("steps")), env_seed=self.said.get("env_seed", ""), values=tuple(self.values),
+            uid=f"{len(self.episodes) + 1}/{own['task']}/{text}",
+        ))  # fmt: skip
         self.running = None
 
 
-def uid_in_run(number: int, task: str, success: str) -> str:
-    """An id of an episode that is the same for its log and its video; scripts cut and join the words of a task."""
-    words = re.sub(r"[ \n.]", "_", task.lower())[:40]
-    return f"{number}/{words}/{success}"
-
-
-def uid_of(run: str, episode: str) -> str:
-    """An id of an episode in all runs, which are named by the second in which they began."""
-    date = DATE.search(run)
-    return f"~{date[0] if date else run}/{episode}"
-
-
-def read_log(path: Path) -> list[Recording]:
+def read_log(path: Path, form: LogFormat = LIBERO) -> list[Recording]:
     """Read the evaluations of one log; a log that was appended to holds several."""
-    evaluations, run = _evaluations(path)
+    evaluations, run, unread = _evaluations(path, form)
     kept = [one for one in evaluations if one.episodes]
     if not kept:
-        raise UnknownFormat(f"{path}: not the log of a LIBERO evaluation")
+        raise UnknownFormat(f"{path}: {_nearest(form, evaluations[0], unread)}")
     match = RUN.search(path.name) or RUN.search(run)
     place = path.resolve()
     note = (match["note"] or "") if match else path.stem
@@ -110,52 +172,61 @@ def read_log(path: Path) -> list[Recording]:
             notes.append(f"{path.name}: {one.unfinished + bool(one.running)} episodes were begun and not finished")
         recordings.append(
             Recording(
-                str(path), "OpenVLA log" if match else "LIBERO log",
-                tuple(replace(e, uid=uid_of(match[0], e.uid) if match and known else "") for e in one.episodes),
+                str(path), "OpenVLA log" if match else form.name,
+                tuple(replace(e, uid=f"~{match[0]}/{e.uid}" if match and known else "") for e in one.episodes),
                 evaluation=match[0] if match else "", notes=tuple(notes),
                 server=match["family"] if match else "", origin=f"{place}#{number}",
-                words="/".join([*place.parent.parts, note]),
+                words="/".join([*place.parent.parts, note]), resets="start" if "resets" in one.said else "",
             )
         )  # fmt: skip
     return recordings
 
 
-def _evaluations(path: Path) -> tuple[list[_Evaluation], str]:
-    """What a log holds, and the name of the EVAL file that it says it also writes."""
-    evaluations, run = [_Evaluation()], ""
-    for line, text in _known_lines(path):
-        one = evaluations[-1]
-        if match := _SUITE.search(text):
-            one.suite = match[1]
-        elif match := _TASK.search(text):
-            one.task = match[1]
-        elif _SKIP.search(text):
-            one.pending += 1
-        elif match := _START.search(text):
-            one.start(int(match[1][:9]))
-        elif match := _ERROR.search(text):
-            one.error = (match[1].strip() or "exception")[:200]
-        elif match := _SUCCESS.search(text):
-            one.end(path, line, match[1])
-        elif match := _WINS.search(text):
-            one.wins = int(match[1][:9])
-        elif (match := _COUNT.search(text)) and int(match[1][:9]) == 1 and len(one.episodes) > 1:
-            evaluations.append(_Evaluation(suite=one.suite, task=one.task, block=one.block, last=one.last))
-            evaluations[-1].seen[one.block] = 1
-            evaluations[-1].episodes.append(replace(one.episodes.pop(), task=one.block))
-        elif not run and (match := RUN.search(text)):
-            run = match[0]
-    return evaluations, run
-
-
-def _known_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a log; UnknownFormat if its beginning is not that of a log."""
-    known = False
+def _evaluations(path: Path, form: LogFormat) -> tuple[list[_Evaluation], str, tuple[int, str]]:
+    """What a log holds, the EVAL file it says it also writes, and the first line on an episode that did not fit."""
+    evaluations, run, unread, fitted = [_Evaluation()], "", (0, ""), False
+    env = "LIBERO" if form is LIBERO else ""
     for line, text in lines_of(path):
-        known = known or bool(_SUITE.search(text) or _START.search(text))
-        if not known and line > _HEAD:
-            raise UnknownFormat(f"{path}: not the log of a LIBERO evaluation")
-        yield line, text
+        one, found = evaluations[-1], _found(form, text)
+        fitted = fitted or "start" in found or "suite" in found
+        if not fitted and line > _HEAD:
+            break
+        if not found:
+            if not unread[0] and re.search("succe|fail|episode", text, re.I):
+                unread = line, text.strip()[:120]
+            if not run and (match := RUN.search(text)):
+                run = match[0]
+            continue
+        one.said.update({name: found[name] for name in _LASTING if name in found})
+        one.pending += "skip" in found
+        if "start" in found:
+            one.start(int(found["start"][:9]), form.first)
+        if one.running is not None:
+            one.running |= {name: found[name].strip() or name for name in ("error", "steps") if name in found}
+        if "value" in found:
+            one.values.append(float(found["value"]))
+        if "success" in found:
+            one.end(f"{path}: line {line}", found["success"], env)
+        if "wins" in found:
+            one.wins = int(found["wins"][:9])
+        if "count" in found and int(found["count"][:9]) == 1 and len(one.episodes) > 1:
+            evaluations.append(_Evaluation(dict(one.said), one.block, one.last, seen=Counter({one.block[0]: 1})))
+            evaluations[-1].episodes.append(replace(one.episodes.pop(), task=one.block[0]))
+    return evaluations, run, unread
+
+
+def _found(form: LogFormat, text: str) -> dict[str, str]:
+    """The named groups of the first pattern that fits a line."""
+    match = next((found for pattern in form.patterns if (found := pattern.search(text))), None)
+    return {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
+
+
+def _nearest(form: LogFormat, one: _Evaluation, unread: tuple[int, str]) -> str:
+    """What a log lacks to be of this format, and its first line that did not fit."""
+    had = [name for name in ("suite", "task") if name in one.said] + ["start"] * bool(one.seen)
+    near = f"nearest is {form.name}, of which it has {', '.join(had)} and no outcome" if had else f"not a {form.name}"
+    line = f"; line {unread[0]} does not fit: {unread[1]!r}" if unread[0] else ""
+    return f"{near}{line}; describe its lines with --pattern 'episode (?P<start>\\d+).*(?P<success>success|failure)'"
 
 
 def _check_wins(path: Path, one: _Evaluation) -> None:
@@ -166,137 +237,50 @@ def _check_wins(path: Path, one: _Evaluation) -> None:
 
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")
-_OPENVLA = re.compile(r"^(?P<run>.+?)--episode=(?P<number>\d{1,9})--success=(?P<won>[^-]+?)--task=(?P<task>.*)$")
 _SIMPLER = re.compile(r"^(?P<won>success|failure)_obj_(?P<start>episode_\d+|[^_]+_[^_]+)(?:_.*)?$")
 _MANISKILL3 = re.compile(r"^(?:cpu|gpu)_eval_(?P<start>-?\d+)_success=(?P<won>[^_]+)$")
 _MODEL_ENV = re.compile(r"^(?P<model>.+)_(?P<env>[A-Za-z0-9]+-v\d+)$")
 
 
 def names_outcome(path: Path) -> bool:
-    """Whether the name of a video says how its episode ended."""
-    if path.suffix.lower() not in VIDEO_SUFFIXES:
-        return False
-    simpler = _SIMPLER.match(path.stem) and path.parent.name.startswith("rob_")
-    return bool(_OPENVLA.match(path.stem) or simpler or _MANISKILL3.match(path.stem))
+    """Whether the name of a video says how its episode of SimplerEnv ended."""
+    return path.suffix.lower() in VIDEO_SUFFIXES and _named_by(path) is not None
 
 
-def read_videos(paths: Iterable[Path], logged: Collection[str] = ()) -> tuple[list[Recording], list[str]]:
-    """Read the evaluations that these videos show; also return a line for each that was left out.
+def _named_by(path: Path) -> re.Match[str] | None:
+    return (_SIMPLER.match(path.stem) if path.parent.name.startswith("rob_") else None) or _MANISKILL3.match(path.stem)
 
-    ``logged`` are the uids of episodes that a log already holds; their videos are ignored.
-    """
-    groups: dict[tuple[str, Path, str], list[Path]] = defaultdict(list)
+
+def read_videos(paths: Iterable[Path]) -> tuple[list[Recording], list[str]]:
+    """Read the evaluations that these videos show; also return a line for each that was left out."""
+    groups: dict[Path, list[Episode]] = defaultdict(list)
+    models, left_out = {}, []
     for path in paths:
-        folder = path.resolve().parent
-        if match := _OPENVLA.match(path.stem):
-            if _uid(match) in logged:
-                continue
-            groups["openvla", folder, match["run"]].append(path)
-        elif _MANISKILL3.match(path.stem):
-            groups["maniskill3", folder, ""].append(path)
-        else:
-            checkpoint = folder.parents[3] if len(folder.parents) > 4 else folder
-            groups["simpler", checkpoint, ""].append(path)
-    recordings, left_out = [], []
-    for (kind, folder, run), videos in sorted(groups.items()):
-        try:
-            recordings.append(_GROUPS[kind](folder, run, videos))
-        except IngestError as error:
-            left_out.append(str(error))
-    return recordings, left_out
-
-
-def _openvla(folder: Path, run: str, videos: Sequence[Path]) -> Recording:
-    """Read OpenVLA's videos. Episodes are numbered over all tasks of equal size, so the number gives the start."""
-    episodes: dict[int, tuple[str, bool | None]] = {}
-    uids = {}
-    for video in videos:
-        match = _OPENVLA.match(video.stem)
+        folder, match = path.resolve().parent, _named_by(path)
         assert match is not None
-        won = outcome_at(f"{video}: its name", match["won"])
-        number, seen = int(match["number"]), (match["task"].partition("--")[0], won)
-        if episodes.setdefault(number, seen) != seen:
-            raise IngestError(f"{folder}: {run} has episode {number} twice, with different outcomes; remove one")
-        uids[number] = _uid(match)
-    numbers = sorted(episodes)
-    if numbers != list(range(1, len(numbers) + 1)):
-        raise IngestError(
-            f"{folder}: {run} has videos of {len(numbers)} of {numbers[-1]} episodes, so their starts are not known;"
-            " give the EVAL-*.txt that was written with them"
+        if match.re is _MANISKILL3:
+            named = _MODEL_ENV.match(folder.name)
+            root, start = folder, match["start"]
+            models[root], task = (named["model"], named["env"]) if named else ("", folder.name)
+        elif len(folder.parents) > 4:
+            root, start = folder.parents[3], f"{folder.name}/{match['start']}"
+            models[root], task = root.name, f"{folder.parts[-4]}/{folder.parts[-2]}"
+        else:
+            left_out.append(f"{path}: not in the folders that SimplerEnv makes (CHECKPOINT/SCENE/CONTROL/ENV/rob_…)")
+            continue
+        groups[root].append(Episode(task, start, outcome_at(f"{path}: its name", match["won"]), env="SimplerEnv"))
+    recordings = []
+    for root, episodes in sorted(groups.items()):
+        again = [at for at, times in Counter((e.task, e.start) for e in episodes).items() if times > 1]
+        if again:  # a second run keeps the first one's videos where outcomes changed
+            left_out.append(
+                f"{root}: {len(again)} starts have several videos (such as {again[0][1]} of {again[0][0]}): results "
+                "of several runs lie in one folder, and which outcomes are of which is not known; keep each run apart"
+            )
+            continue
+        ordered = tuple(sorted(episodes, key=lambda e: (e.task, e.start)))
+        words = "/".join(root.parent.parts)
+        recordings.append(
+            Recording(str(root), "SimplerEnv videos", ordered, server=models[root], origin=str(root), words=words)
         )
-    read = [
-        Episode(task, str(start), episodes[number][1], env="LIBERO", uid=uids[number])
-        for number, (task, start) in zip(numbers, _placed([episodes[n][0] for n in numbers]), strict=True)
-    ]
-    family = run.partition("--")[2]
-    words = "/".join([*folder.parts, DATE.sub("", run)])
-    return Recording(
-        str(folder), "OpenVLA videos", tuple(read), evaluation=run, server=family, origin=f"{folder}/{run}", words=words
-    )
-
-
-def _uid(video: re.Match[str]) -> str:
-    return uid_of(video["run"], uid_in_run(int(video["number"]), video["task"].partition("--")[0], video["won"]))
-
-
-def _placed(tasks: Sequence[str]) -> list[tuple[str, int]]:
-    """The (task, start) of episodes in order. A block longer than all others is several tasks of the same name."""
-    blocks: list[list[int]] = []
-    for i, task in enumerate(tasks):
-        if not blocks or tasks[blocks[-1][0]] != task:
-            blocks.append([])
-        blocks[-1].append(i)
-    trials = min(map(len, blocks[:-1] or blocks))
-    if any(len(block) % trials for block in blocks[:-1]):
-        trials = len(tasks)
-    seen: Counter[str] = Counter()
-    placed = []
-    for block in blocks:
-        for first in range(0, len(block), trials):
-            name = tasks[block[0]]
-            seen[name] += 1
-            label = name if seen[name] == 1 else f"{name} ({seen[name]})"
-            placed += [(label, start) for start in range(len(block[first : first + trials]))]
-    return placed
-
-
-def _simpler(checkpoint: Path, run: str, videos: Sequence[Path]) -> Recording:
-    episodes = []
-    for video in videos:
-        parts = video.resolve().parent.parts[-4:]
-        if len(parts) < 4:
-            raise IngestError(f"{video}: not in the folders that SimplerEnv makes (CHECKPOINT/SCENE/CONTROL/ENV/rob_…)")
-        scene, _, env, pose = parts
-        start, won = _start_and_outcome(_SIMPLER, video)
-        episodes.append(Episode(f"{scene}/{env}", f"{pose}/{start}", won, env="SimplerEnv"))
-    return _named(checkpoint, "SimplerEnv results", episodes, checkpoint.name)
-
-
-def _maniskill3(folder: Path, run: str, videos: Sequence[Path]) -> Recording:
-    named = _MODEL_ENV.match(folder.name)
-    env = named["env"] if named else folder.name
-    episodes = [Episode(env, *_start_and_outcome(_MANISKILL3, video), env="SimplerEnv") for video in videos]
-    return _named(folder, "SimplerEnv videos", episodes, named["model"] if named else "")
-
-
-_GROUPS = {"openvla": _openvla, "maniskill3": _maniskill3, "simpler": _simpler}
-"""What reads the videos of one evaluation."""
-
-
-def _start_and_outcome(pattern: re.Pattern[str], video: Path) -> tuple[str, bool | None]:
-    match = pattern.match(video.stem)
-    assert match is not None
-    return match["start"], outcome_at(f"{video}: its name", match["won"])
-
-
-def _named(folder: Path, kind: str, episodes: list[Episode], model: str) -> Recording:
-    counts = Counter((episode.task, episode.start) for episode in episodes)
-    again = [start for start, number in counts.items() if number > 1]
-    if again:  # a second run keeps the first one's videos where outcomes changed
-        raise IngestError(
-            f"{folder}: {len(again)} starts have several videos (such as {again[0][1]} of {again[0][0]}): the results "
-            "of several runs lie in one folder, and which outcomes are of which is not known; keep each run apart"
-        )
-    ordered = tuple(sorted(episodes, key=lambda e: (e.task, e.start)))
-    words = "/".join(folder.parent.parts)
-    return Recording(str(folder), kind, ordered, server=model, origin=str(folder), words=words)
+    return recordings, left_out

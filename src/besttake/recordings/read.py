@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,33 +10,38 @@ from pathlib import Path
 from besttake.errors import one_line
 from besttake.files import leads_out, sha256_of
 from besttake.recordings import logs, tabular
-from besttake.recordings.combine import few, given_name, once
+from besttake.recordings.combine import few, given_name, once, seed_in
 from besttake.recordings.episodes import (
     IngestError,
     Recording,
     UnknownFormat,
     check_file,
     files_under,
-    is_data_set,
+    kind_of,
 )
-from besttake.recordings.harnesses import is_recording, read_data_set, read_recording, read_results
+from besttake.recordings.harnesses import BY_ORDER, is_recording, read_recording, read_results
+from besttake.recordings.logs import LIBERO, LogFormat
 
 Columns = Mapping[str, str]
 KNOWN = (
-    "vla-eval's recording or export, lerobot-eval's eval_info.json or recordings, logs and videos of OpenVLA, openpi "
-    "or SimplerEnv, ManiSkill's trajectory JSON, or a table (CSV, Parquet, JSON lines)"
+    "vla-eval's recording or export, lerobot-eval's eval_info.json, a log of OpenVLA, openpi or others (--pattern), "
+    "videos of SimplerEnv, or a table (CSV, Parquet, JSON, JSON lines)"
 )
 _DATABASES = (".sqlite", ".sqlite3", ".db")
 
 
 def read(
-    paths: Sequence[str | Path], columns: Columns | None = None, policies: Mapping[str, str] | None = None
+    paths: Sequence[str | Path],
+    columns: Columns | None = None,
+    policies: Mapping[str, str] | None = None,
+    log: LogFormat = LIBERO,
 ) -> tuple[list[Recording], list[str]]:
     """Read all recordings under ``paths``, each episode once, with notes on how they were read.
 
-    ``policies`` names the policy of some files or folders; equal files of different policies both count.
+    ``policies`` names the policy of some files or folders; equal files of different policies both count. ``log``
+    describes the lines of logs.
     """
-    reading = _Reading(columns or {}, policies or {})
+    reading = _Reading(columns or {}, policies or {}, log)
     where = ", ".join(map(str, paths))
     named: dict[Path, bool] = {}
     for path in map(Path, paths):
@@ -43,7 +49,7 @@ def read(
             for file in files_under(path):
                 if leads_out(path, file.absolute()):
                     reading.passed.append(f"{file} is a link that leads out of {path}; name the file itself to read it")
-                elif is_data_set(file) or may_hold_outcomes(file):
+                elif may_hold_outcomes(file):
                     named.setdefault(file, False)
         else:
             check_file(path)
@@ -57,7 +63,7 @@ def read(
     recordings, notes = once(reading.recordings)
     if not any(recording.episodes for recording in recordings):
         raise IngestError(f"{where}: there is no episode in it")
-    own = [note for recording in recordings for note in recording.notes]
+    own = [note for one in recordings for note in one.notes if note != BY_ORDER or len(recordings) > 1]
     return recordings, list(dict.fromkeys([*notes, *own, *reading.notes()]))
 
 
@@ -67,6 +73,7 @@ class _Reading:
 
     columns: Columns
     policies: Mapping[str, str]
+    log: LogFormat = LIBERO
     recordings: list[Recording] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -80,7 +87,7 @@ class _Reading:
             self.videos.append(path)
             return
         try:
-            recordings = read_file(path, self.columns)
+            recordings = read_file(path, self.columns, self.log)
         except IngestError as error:
             if named:
                 raise
@@ -89,18 +96,17 @@ class _Reading:
             else:
                 self.passed.append(str(error))
             return
-        digest = sha256_of(path) if path.is_file() else str(path.resolve())
-        first = self.copies.setdefault(f"{digest} {given_name(str(path), self.policies)}", path)
+        digest = sha256_of(path)
+        # Short logs of two seeds may be equal to the letter.
+        first = self.copies.setdefault(f"{digest} {given_name(str(path), self.policies)} {seed_in(str(path))}", path)
         if first == path:
             self.recordings += recordings
         else:
             self.repeats.append(f"{path.name} repeats {first.name} and was counted once")
 
     def finish(self) -> None:
-        """Read the outcomes in names of videos, after all logs."""
-        logged = {episode.uid for recording in self.recordings for episode in recording.episodes if episode.uid}
-        videos = {video.resolve(): video for video in sorted(self.videos)}
-        recordings, left_out = logs.read_videos(videos.values(), logged)
+        """Read the outcomes in names of videos."""
+        recordings, left_out = logs.read_videos({video.resolve(): video for video in sorted(self.videos)}.values())
         self.recordings += recordings
         self.passed += left_out
 
@@ -115,37 +121,38 @@ class _Reading:
 
 def may_hold_outcomes(file: Path) -> bool:
     """Whether a file in a directory may hold outcomes: not output of `ingest` itself, nor files of other programs."""
-    suffix = file.suffix.lower()
+    suffix = kind_of(file)
     if suffix in tabular.SUFFIXES:
         return file.name != "outcomes.csv" or not (file.parent / "result.json").exists()
     if suffix in logs.VIDEO_SUFFIXES:
         return logs.names_outcome(file)
-    return suffix in (".json", *logs.SUFFIXES, *_DATABASES) or file.name.startswith("recording")
+    return suffix in (*logs.SUFFIXES, *_DATABASES) or file.name.startswith("recording")
 
 
-def read_file(path: Path, columns: Columns) -> list[Recording]:
+def read_file(path: Path, columns: Columns, log: LogFormat = LIBERO) -> list[Recording]:
     """Read the recordings of one file or data set; IngestError says what is wrong with it."""
     try:
-        return _read_known(path, columns)
+        return _read_known(path, columns, log)
     except IngestError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError,
+            EOFError, zlib.error) as error:  # fmt: skip
         # Files come from anywhere: one of the wrong shape must not end the reading of all others.
         raise IngestError(f"{path}: not what its format says ({one_line(error, 160)})") from error
     except OSError as error:
         raise IngestError(f"{path}: cannot be read ({one_line(error, 160)})") from error
 
 
-def _read_known(path: Path, columns: Columns) -> list[Recording]:
-    suffix = path.suffix.lower()
-    if is_data_set(path):
-        return read_data_set(path)
+def _read_known(path: Path, columns: Columns, log: LogFormat) -> list[Recording]:
+    suffix = kind_of(path)
+    if suffix == ".json" and not {"success", "start"} & columns.keys():
+        known = read_results(path)
+        if known:
+            return known
     if suffix in tabular.SUFFIXES:
         return tabular.read_table(path, columns)
-    if suffix == ".json":
-        return read_results(path)
     if is_recording(path):
         return read_recording(path)
     if suffix in logs.SUFFIXES:
-        return logs.read_log(path)
+        return logs.read_log(path, log)
     raise UnknownFormat(f"{path}: not a known file of outcomes; give {KNOWN}")

@@ -1,8 +1,13 @@
-"""Tables: CSV, TSV, Parquet and JSON lines, one row per episode, columns named by the user or by common names."""
+"""Tables: CSV, TSV, Parquet, JSON lines and JSON, one row per episode, columns named by the user or by common names.
+
+JSON may be nested: what stands beside a list of episodes holds for each of them, as the suite and task of FastWAM's
+``worker_000.json`` or of GR00T's lines do. A list of lists has the columns 0, 1, 2, and so on.
+"""
 
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -19,33 +24,52 @@ from besttake.recordings.episodes import (
     IngestError,
     Recording,
     UnknownFormat,
+    is_timeout,
+    kind_of,
     lines_of,
     listed,
+    open_text,
     outcome_at,
+    read_json,
     whole,
 )
 
+_COUNTS = ("episode", "episode_id", "episode_idx", "episode_index", "episode_ix")
+"""These may count the episodes of a run as well as its starts."""
 NAMES: dict[str, tuple[str, ...]] = {
     "success": ("success", "succeeded", "is_success", "successful", "task_success", "outcome", "result"),
     "task": ("task", "task_name", "task_description", "instruction", "language_instruction", "task_id", "task_idx"),
     "start": (
         "start", "start_index", "start_id", "start_idx", "init_state_id", "init_state_idx", "init_state_index",
-        "init_state", "initial_state", "initial_state_id", "init_id", "init_idx", "init", "episode", "episode_id",
-        "episode_idx", "episode_index", "episode_ix",
+        "init_state", "initial_state", "initial_state_id", "init_id", "init_idx", "init_index", "init",
+        "episode_seed", *_COUNTS, "env_seed",
     ),
-    "seed": ("seed", "take", "trial", "trial_id", "trial_idx", "repeat", "rollout", "rollout_id", "run", "run_id"),
-    "policy": ("policy", "policy_name", "model", "model_name", "checkpoint", "ckpt", "method"),
+    "seed": (
+        "seed", "policy_seed", "take", "trial", "trial_id", "trial_idx", "repeat", "rollout", "rollout_id", "run",
+        "run_id",
+    ),
+    "policy": ("policy", "policy_name", "model", "model_name", "model_label", "checkpoint", "ckpt", "method"),
     "env": ("env", "env_id", "suite", "task_suite", "task_suite_name", "benchmark", "environment"),
     "steps": ("steps", "length", "episode_length", "num_steps", "n_steps", "elapsed_steps"),
     "error": ("error", "failure_reason"),
+    "env_seed": ("env_seed", "environment_seed"),
+    "state": ("init_state_hash", "initial_state_hash", "state_hash"),
+    "group": ("category", "group", "perturbation"),
+    "values": ("values",),
 }  # fmt: skip
 """The names that a column may have when the user names none; the first that is there counts."""
-SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson")
+SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 OWN = ("policy", "env", "task", "start", "seed", "success", "steps", "error")
 """The columns of ``outcomes.csv``, which `ingest` writes; the last one after them is ``file``."""
 _IDS = ("task_id", "task_idx")
 _REPEATS = re.compile(r"seed|rep|trial|attempt|rollout|take|run(?:_?(?:id|idx|index|number))?$")
-_LINES = ("jsonl", "ndjson")
+_LINES = ("jsonl", "ndjson", "json")
+_NUMBERED = {True: "success_episodes", False: "failure_episodes"}
+_ENDED = "episode_successes"
+_ABOUT = ("env_info", "metrics")
+"""What stands in these objects of JSON holds for the episodes beside them, or for the episode itself."""
+_GROOT = "libero_sim/"
+"""GR00T's env, which is reset without the initial state of the start (its ``libero_env.py``)."""
 _MOST_NAMES = 10_000
 _MOST_UNREAD = 40
 _MOST_NAMED = 3
@@ -56,25 +80,42 @@ Row = Mapping[Any, Any]
 
 def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Recording]:
     """Read the episodes of a table. ``columns`` maps our names (`NAMES`) to its columns: ``{"success": "won"}``."""
-    kind = path.suffix.lower().removeprefix(".")
-    rows = {"parquet": _parquet, "jsonl": _json_lines, "ndjson": _json_lines}.get(kind, _csv)(path)
+    kind = kind_of(path).removeprefix(".")
+    named = columns or {}
+    reads = {"parquet": _parquet, "jsonl": _json_lines, "ndjson": _json_lines, "json": _json}
+
+    def table() -> Iterator[tuple[int, Row]]:
+        return reads[kind](path, named) if kind in reads else _csv(path)
+
+    rows = table()
     try:
         first = next(rows, None)
         if first is None:
-            raise IngestError(f"{path}: the table has no rows")
-        # Lines of JSON name their values each for itself: an error or a seed may stand in a few of them only.
-        names = _names_in(path) if kind in _LINES else [str(name) for name in first[1]]
-        chosen = _columns(path, names, columns or {})
+            raise (UnknownFormat if kind == "json" else IngestError)(f"{path}: no episodes, or no rows")
+        # JSON names its values each for itself: an error or a seed may stand in a few of them only.
+        names = _names_in(path, table()) if kind in _LINES else [str(name) for name in first[1]]
+        chosen = _columns(path, names, named)
         own = tuple(names) == (*OWN, "file")
         asides: dict[str, list[str]] = {} if own else {name: [] for name in _unread(names, chosen)}
-        episodes, ids, left_out = [], [], []
+        others = _other_starts(names, chosen, named)
+        episodes, ids, left_out, unpaired = [], [], [], 0
         for number, row in chain((first,), rows):
             failed = any(_text(row.get(column)) for column in chosen.get("error", ()))
             # Lines may also hold settings, a summary or the beginning of an episode.
             if kind in _LINES and chosen["success"][0] not in row and not failed:
                 left_out.append(number)
                 continue
-            episodes.append(_episode(path, number, row, chosen, own))
+            episode = _episode(path, number, row, chosen, own)
+            if _ENDED in row:  # of no start that other takes could share
+                episode, unpaired = replace(episode, start=f"{episode.start} to end in {path}"), unpaired + 1
+            elif any(
+                name in row for name in _NUMBERED.values()
+            ):  # a worker's episodes stand in the summary beside it, too
+                parts = (path.resolve().parent, episode.seed, episode.env, episode.task, episode.start)
+                episode = replace(episode, uid="/".join(map(str, parts)))
+            if others:
+                episode = replace(episode, others={name: _text(row.get(name)) for name in others})
+            episodes.append(episode)
             ids.append(next((_text(row.get(name)) for name in _IDS if name in row), ""))
             for column, values in asides.items():
                 values.append(_text(row.get(column)))
@@ -83,9 +124,14 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
     _check_repeats(path, episodes, asides)
     place = path.resolve()
     words = "/".join([*place.parent.parts, path.stem])
-    notes = tuple(_notes(path, chosen, left_out))
-    told_apart = tuple(_told_apart(episodes, ids))
-    return [Recording(str(path), kind, told_apart, notes=notes, origin=str(place), words=words)]
+    told = {ours: theirs for ours, theirs in chosen.items() if ours != "start" or not others}
+    notes = [*_notes(path, told, left_out)]
+    if unpaired:
+        notes.append(f"{path.name}: {unpaired} successes are listed in the order in which episodes ended, which is not "
+                     "the order of their starts: no take shares a start with another")  # fmt: skip
+    resets = "task" if str(first[1].get("env_name", "")).startswith(_GROOT) else ""
+    return [Recording(str(path), kind, tuple(_told_apart(episodes, ids)), notes=tuple(notes), origin=str(place),
+                      words=words, resets=resets)]  # fmt: skip
 
 
 def _notes(path: Path, chosen: Mapping[str, tuple[str, ...]], left_out: Sequence[int]) -> Iterator[str]:
@@ -114,7 +160,7 @@ def _unescaped(text: str) -> str:
 
 def _csv(path: Path) -> Iterator[tuple[int, Row]]:
     """(number, row) of a CSV; the delimiter is the one that its header has most often."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with open_text(path, newline="") as file:
         delimiter = max(_DELIMITERS, key=next(_bounded(file, path), "").count)
         file.seek(0)
         reader = csv.reader(_bounded(file, path), delimiter=delimiter, strict=True)
@@ -137,7 +183,7 @@ def _bounded(file: Any, path: Path) -> Iterator[str]:
         yield line
 
 
-def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
+def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, Row]]:
     import pyarrow
     import pyarrow.parquet
 
@@ -155,8 +201,8 @@ def _parquet(path: Path) -> Iterator[tuple[int, Row]]:
         raise IngestError(f"{path}: not a readable Parquet file ({one_line(error, 120)})") from error
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, Row]]:
-    """(line, object) of JSON lines."""
+def _json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, Row]]:
+    """(line, row) of JSON lines; a line without an episode is a row as it is."""
     for number, line in lines_of(path):
         if not line.strip():
             continue
@@ -166,17 +212,60 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Row]]:
             raise IngestError(f"{path}: line {number} is damaged JSON ({one_line(error, 120)})") from error
         if not isinstance(row, dict):
             raise UnknownFormat(f"{path}: line {number} is not an object, as a line of outcomes is")
-        yield number, row
+        for episode in [*_episodes_in(row, {}, columns)] or [row]:
+            yield number, episode
 
 
-def _names_in(path: Path) -> list[str]:
-    """The names in all lines of JSON lines, which are read one by one: actions and pictures may stand in them, too."""
+def _json(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, Row]]:
+    data = read_json(path)
+    if isinstance(data, list) and data and all(isinstance(row, list) for row in data):
+        return enumerate(({str(i): value for i, value in enumerate(row)} for row in data), start=1)
+    return enumerate(_episodes_in(data, {}, columns), start=1)
+
+
+def _episodes_in(value: Any, above: Row, columns: Mapping[str, str]) -> Iterator[Row]:
+    """The episodes in nested JSON, each with the plain values of all objects ``above`` it."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _episodes_in(item, above, columns)
+    if not isinstance(value, dict):
+        return
+    kept = {columns.get("values", "values")}
+    inner = [one for name in _ABOUT if isinstance(one := value.get(name), dict)]
+    said = dict(above)
+    for one in (*inner, value):
+        said |= {k: _only(v) for k, v in one.items() if k in kept or not isinstance(_only(v), list | dict)}
+    outcomes = {won: value[name] for won, name in _NUMBERED.items() if isinstance(value.get(name), list)}
+    ended = value.get(_ENDED)
+    if outcomes:
+        for won, own in outcomes.items():
+            yield from ({**said, "success": won, "start": number, _NUMBERED[won]: True} for number in own)
+    elif isinstance(ended, list):
+        lengths = value.get("episode_lengths")
+        for i, won in enumerate(ended):
+            steps = lengths[i] if isinstance(lengths, list) and i < len(lengths) else None
+            more = {_ENDED: True} if len(ended) > 1 else {}
+            yield {**said, "success": won, "start": i, "steps": steps, **more}
+    elif {columns.get("success"), *NAMES["success"]} & value.keys():
+        yield said
+    else:
+        for part in value.values():
+            yield from _episodes_in(part, said, columns)
+
+
+def _only(value: Any) -> Any:
+    """The one value of a list of one, which ManiSkill writes for one env."""
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _names_in(path: Path, rows: Iterator[tuple[int, Row]]) -> list[str]:
+    """The names in all rows of JSON, which are read one by one: actions and pictures may stand in them, too."""
     names: dict[str, None] = {}
-    for number, row in _json_lines(path):
+    for number, row in rows:
         names.update(dict.fromkeys(row))
         if len(names) > _MOST_NAMES:
             raise UnknownFormat(f"{path}: more than {_MOST_NAMES} names in {number} lines are no table of outcomes")
-    return list(names)
+    return [name for name in names if name != _ENDED]
 
 
 def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -194,7 +283,11 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
         if name not in chosen and matches:
             chosen[name] = matches if name == "policy" else matches[:1]
             taken.update(chosen[name])
-    if not {"success", "start"} & chosen.keys():
+    if (
+        not {"success", "start"} <= chosen.keys()
+        if path.suffix == ".json"
+        else not {"success", "start"} & chosen.keys()
+    ):
         raise UnknownFormat(
             f"{path}: no column says whether an episode succeeded, nor from which start it ran; \
 name it with `columns`, success=NAME and start=NAME (columns: {listed(present, 20)})"
@@ -205,6 +298,13 @@ name it with `columns`, success=NAME and start=NAME (columns: {listed(present, 2
                 f"{path}: no column says {why}; name it with `columns`, {needed}=NAME (columns: {listed(present, 20)})"
             )
     return chosen
+
+
+def _other_starts(names: Sequence[str], chosen: Mapping[str, tuple[str, ...]], named: Mapping[str, str]) -> list[str]:
+    """Columns that may name the start as well as the chosen one: several count episodes, and the user named none."""
+    if "start" in named or chosen["start"][0].strip().lower() not in _COUNTS:
+        return []
+    return [name for name in names if name.strip().lower() in NAMES["start"]]
 
 
 def _unread(names: Sequence[str], chosen: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -245,18 +345,30 @@ def _divides(values: Sequence[str], names: set[str]) -> bool:
 
 def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str, ...]], own: bool) -> Episode:
     def text(name: str) -> str:
-        values = [_text(row.get(column)) for column in columns.get(name, ())]
+        if name not in columns:
+            return ""
+        values = [_text(row.get(column)) for column in columns[name]]
         joined = " / ".join(value for value in values if value)
         return _unescaped(joined) if own else joined
 
+    error = text("error")
+    late = is_timeout(error)
     won = outcome_at(f"{path}: row {number}", row.get(columns["success"][0]))
     start = text("start")
     if not start:
         raise IngestError(f"{path}: row {number} does not say its start ({columns['start'][0]} is empty)")
     return Episode(
-        task=text("task") or "task", start=start, success=won, policy=text("policy"), env=text("env"),
-        seed=text("seed"), steps=whole(text("steps")), error=text("error"),
+        task=text("task") or "task", start=start, success=False if late else won, policy=text("policy"),
+        env=text("env"), seed=text("seed"), steps=whole(text("steps")), error=error, timeout=late,
+        env_seed=text("env_seed"), state=text("state"), group=text("group"),
+        values=_values(row.get(columns["values"][0])) if "values" in columns else (),
     )  # fmt: skip
+
+
+def _values(logged: Any) -> tuple[float, ...]:
+    """The values that were logged along an episode: a list, or its text."""
+    listed = json.loads(logged) if isinstance(logged, str) and logged.strip() else logged or ()
+    return tuple(float(value) for value in listed)
 
 
 def _text(value: Any) -> str:

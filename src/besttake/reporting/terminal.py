@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -23,9 +23,7 @@ from besttake.core.offline import RetrievalCheck
 from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
 from besttake.reporting.numbers import (
-    bounds,
     count,
-    estimate_percent,
     estimate_points,
     number,
     percent,
@@ -117,6 +115,8 @@ def _grid(table: Table, width: int) -> RenderableType:
 
 
 _BLANK = Sentence("")
+_SCREEN = 16
+"""Tables of `ingest` have at most so many rows on a terminal; the report has all of them."""
 
 
 def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False) -> list[Part]:
@@ -205,19 +205,23 @@ def ingested(read: IngestResult) -> list[Part]:
     for recording in read.recordings:
         episodes[recording.format] += len(recording.episodes)
     files = ", ".join(f"{kind} x {n} ({count(episodes[kind], 'episode')})" for kind, n in kinds.items())
-    parts: list[Part] = [Sentence(files), read.table]
+    whole = read.table
+    short = [row for row in whole.rows if row[1] == "all"] if len(whole.rows) > _SCREEN else whole.rows
+    parts: list[Part] = [Sentence(files), replace(whole, rows=(short or whole.rows)[:_SCREEN])]
     lines = [
-        (cell.policy, line.task, line.starts, estimate_percent(line.pass_1), estimate_percent(line.pass_n))
+        (cell.policy, shorten(line.task, 40), line.starts, percent(line.pass_1.value), percent(line.pass_n.value))
         for cell in result.cells
         for line in cell.tasks
     ]
-    if len(lines) > len(result.cells):
+    if len(result.cells) < len(lines) <= _SCREEN - len(whole.rows):
         parts += [_BLANK, Table("", ("policy", "task", *right("starts", "pass@1", "pass@N")), lines)]
+    said: dict[str, list[str]] = {}
     for cell in result.policies:
-        beyond = [point for point in cell.headroom.curve if not point.measured] if cell.headroom is not None else []
-        said = [f"pass@{last.k} extrapolates to {percent(last.value)}{bounds(last)}" for last in beyond[-1:]]
-        said += [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
-        parts += [Sentence(line, name=cell.policy) for line in (*said, *cell.notes)]
+        first = [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
+        for line in (*first, words.audit(cell), *cell.notes):
+            said.setdefault(line, []).append(cell.policy)
+    parts += [Sentence(line, name=", ".join(names)) for line, names in said.items() if line]
+    parts += [Sentence(line) for line in words.pools(result)]
     return [*parts, *notes(result.notes)]
 
 

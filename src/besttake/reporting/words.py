@@ -31,6 +31,7 @@ from besttake.reporting.numbers import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from besttake.core.agreement import Sources
     from besttake.core.offline import RetrievalCheck
     from besttake.core.planning import SampleSize
     from besttake.core.relation import Across
@@ -245,10 +246,61 @@ def _sentence(name: str, one: Answer, cell: Cell, worth: float) -> str:
     if one.answer == "open":
         still = further(one.further)
         return f"{known}. These starts do not settle it{f'; {still}' if still else ''}."
+    if one.answer == "no" and cell.selectors is None and cell.headroom is not None:
+        return f"A perfect pick would gain {estimate_points(cell.headroom.headroom)}: less than {least}."
     if one.answer == "no":
         return f"{known}: less than {least}."
     doubt = cell.verdict is not None and cell.verdict.any_chunk and name == "demonstrations"
     return f"{known}{', but any demonstrated chunk may do as well' if doubt else ''}."
+
+
+_DOUBTS = {
+    "resets": "This harness resets its env without the initial state of the start: takes of one start are different"
+    " starts of its task, and then headroom is not recoverable by retrying.",
+    "state": "Takes of one start were recorded with different initial states: they do not share a start, and then"
+    " headroom is not recoverable by retrying.",
+    "chance": "Takes of one start agree no more than takes of other starts of their task. They may not share a start:"
+    " then headroom is not recoverable by retrying.",
+    "few": "Too few takes disagree to tell whether takes of one start share it.",
+    "unknown": "Each task has one start, so that takes agree may show only that tasks differ: outcomes cannot tell"
+    " whether the takes of a start share it.",
+}
+_SHARES = {"start": "the start", "env seed": "the env's seed", "policy seed": "the policy's seed"}
+
+
+def audit(cell: Cell) -> str:
+    """Whether takes of a start share it, and where the spread of outcomes comes from; empty where nothing is known."""
+    one = cell.audit
+    if one is None or (cell.headroom is not None and cell.headroom.n < 2 and not one.doubt):
+        return ""
+    env = {"same": ", env's seed the same", "varies": ", env's seed varies"}.get(one.env_seed, "")
+    kappa = f" (kappa {known}{env})" if (known := estimate_plain(one.sources.start)) else ""
+    if one.doubt:
+        return f"{_DOUBTS[one.doubt].removesuffix('.')}{kappa}."
+    return f"Takes of one start agree beyond chance{kappa}. {_spread_of(one.sources)}" if kappa else ""
+
+
+def _spread_of(found: Sources) -> str:
+    """``Of the spread of outcomes within a task, 42 % [32, 51] lies in the start and 58 % [49, 68] in the seeds.``"""
+    known = {name: interval(e.low, e.high, scale=100, digits=0) for name, e in found.parts.items()}
+    rest = {"env seed": "the policy's seed and numerics", "policy seed": "numerics, the same take played again"}
+    names = {**_SHARES, "rest": rest.get(list(found.pairs)[-1], "the seeds and numerics")}
+    said = [f"{percent(found.parts[name].value)} {span} lies in {names[name]}" for name, span in known.items()]
+    return f"Of the spread of outcomes within a task, {', '.join(said)}."
+
+
+def pools(result: Result) -> list[str]:
+    """What another policy is worth against another take: the pair that adds most, and all policies together."""
+    lines = []
+    for one in [pool for pool in result.pools if len(pool.policies) == 2][:1] + result.pools[2:][-1:]:
+        gain = estimate_points(one.gain) or f"not known ({one.gain.reason})"
+        picked = f"; picked by the score, {estimate_points(one.picked)} over one take" if one.picked else ""
+        lines.append(
+            f"One take each of {', '.join(one.policies)}, perfectly picked: {estimate_percent(one.each)} on"
+            f" {count(one.starts, 'shared start')}; {len(one.policies)} takes of {one.best}:"
+            f" {estimate_percent(one.alone) or 'not known'}; difference {gain}{picked}."
+        )
+    return lines
 
 
 def _when_answered(one: Answer, cell: Cell) -> str:

@@ -5,28 +5,36 @@ from __future__ import annotations
 import csv
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from besttake.arms import BASE
 from besttake.config import check_worth
+from besttake.core.agreement import sources
+from besttake.core.headroom import mean, start_pass_at_k
+from besttake.core.pool import Pool, pools
 from besttake.files import as_paths, version
 from besttake.measure.cell import cell as measure_cell
-from besttake.measure.cells import ArmTakes, CellData, Settings, merge_cells
-from besttake.recordings.combine import name_policies, once_by_seed
+from besttake.measure.cells import ArmTakes, CellData, Settings
+from besttake.recordings.combine import name_policies, once_by_seed, seeded
 from besttake.recordings.episodes import Episode, IngestError, Recording
+from besttake.recordings.logs import LIBERO, LogFormat
 from besttake.recordings.read import read
+from besttake.recordings.starts import choose_starts
 from besttake.recordings.tabular import OWN, escaped
 from besttake.reporting.numbers import count, percent
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
 from besttake.reporting.tables import rates
 from besttake.reporting.words import worded
-from besttake.result import Cell, Cost, Estimate, Relation, Result
+from besttake.result import Cell, Cost, Estimate, Relation, Result, StartAudit
+from besttake.takes.scores import ScoreName
 from besttake.threads import one_thread
+from besttake.types import F64, I64
 
 UNKNOWN = (
     "outcomes alone: what a score would pick, what cooling or retrieval would gain, and the fit to demonstrations are "
@@ -35,6 +43,11 @@ UNKNOWN = (
 _ALONE = "one outcome per start: headroom is not known; ingest further runs of the same starts together with this one"
 _NO_RELATION = "Outcomes alone hold no gain of selection, so it cannot be set against headroom."
 _WINDOWS = ("common", "episode")
+_MEAN, _LAST = "mean of the values", "last value"
+_HARDLY = 0.2
+"""Takes whose agreement beyond chance is shown to be below this hardly share a start."""
+_MOST_TASKS = 40
+"""With more tasks than this in a cell, tables have a line for each group of tasks."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +67,18 @@ class IngestResult(Tabular):
 
     def _table(self) -> Table:
         result, rows = self.result, []
-        for cell in (*result.cells, *(result.policies if len(result.cells) > len(result.policies) else ())):
-            first, best, room = rates(cell)
-            agree, kappa = (cell.retest.agreement, cell.retest.kappa) if cell.retest else (None, None)
-            group = "all" if cell.group == "*" else cell.group
-            known = (_rate(first), _rate(best), in_points(room), _rate(agree), plain(kappa))
-            rows.append((cell.policy, group, cell.starts, cell.seeds, *known))
-        columns: Head = ["policy", "tasks", *right("starts", "seeds", "pass@1", "pass@N", "headroom")]
+        for policy in result.policies:
+            own = [cell for cell in result.cells if cell.policy == policy.policy]
+            for cell in (policy, *own) if len(own) > 1 else own:
+                first, best, room = rates(cell)
+                group = "all" if cell.group == "*" else cell.group
+                known = room if room is not None and room.value is not None else None
+                rows.append((
+                    cell.policy, group, cell.starts, cell.headroom.n if cell.headroom else 0, _rate(first), _rate(best),
+                    in_points(known) if known else _rate(None), _rate(cell.retest.agreement if cell.retest else None),
+                    plain(cell.audit.sources.start if cell.audit else None),
+                ))  # fmt: skip
+        columns: Head = ["policy", "tasks", *right("starts", "N", "pass@1", "pass@N", "headroom")]
         columns += right("agree", "kappa", extra=True)
         episodes = sum(len(recording.episodes) for recording in self.recordings)
         heading = f"{count(episodes, 'outcome')} of {count(len(self.recordings), 'recording')}"
@@ -79,6 +97,8 @@ def ingest(
     *,
     policy_name: str | Mapping[str, str] = "",
     columns: Mapping[str, str] | None = None,
+    patterns: Sequence[str] = (),
+    timeouts: Literal["failures", "missing"] = "failures",
     worth: float = 3.0,
     command: str = "",
 ) -> IngestResult:
@@ -91,36 +111,59 @@ def ingest(
         out: Directory for ``result.json`` and ``outcomes.csv`` (default: write nothing).
         policy_name: Name of the policy, if the files do not tell: one name for all of them, or one per file or
             folder, as ``{"results/a": "pi0", "results/b": "smolvla"}``.
-        columns: Columns of a table that have other names, as ``{"success": "won", "start": "scene"}``.
+        columns: Columns of a table that have other names, as ``{"success": "won", "start": "scene"}``; ``group`` is
+            the column by which tasks are grouped.
+        patterns: Regular expressions with named groups for the lines of a log, or one YAML file that holds them.
+        timeouts: How to count episodes that ran out of time.
         worth: Smallest effect worth acting on, in percentage points.
         command: The command line to record in the result, if there was one.
 
     Raises:
-        IngestError: A file cannot be read, or the policy it belongs to is ambiguous.
+        IngestError: A file cannot be read, or the policy or start that it belongs to is ambiguous.
 
     Examples:
         >>> besttake.ingest("results/").result.policies[0].headroom.headroom  # doctest: +SKIP
     """
     check_worth(worth)
     names = {} if isinstance(policy_name, str) else policy_name
-    recordings, notes = read(as_paths(paths), columns, names)
+    recordings, notes = read(as_paths(paths), columns, names, LogFormat.of(patterns) if patterns else LIBERO)
     recordings, how_named = name_policies(recordings, policy_name)
+    recordings, how_started = choose_starts(seeded(recordings))
     recordings, shared = once_by_seed(recordings)
-    named = [
-        replace(one, episodes=tuple(replace(episode, env=episode.env or "outcomes") for episode in one.episodes))
-        for one in recordings
-    ]
+    kept = timeouts == "failures"
+    named = [replace(one, episodes=tuple(_whole(episode, kept) for episode in one.episodes)) for one in recordings]
+    late = sum(episode.timeout for recording in named for episode in recording.episodes)
+    counted = (
+        [f"{count(late, 'episode')} ran out of time and count as {'failures' if kept else timeouts}"] if late else []
+    )
     with one_thread():
-        result = _result(named, [*how_named, *shared, *notes], worth / 100, command)
+        result = _result(named, [*how_named, *how_started, *counted, *shared, *notes], worth / 100, command)
     directory = Path(out) if out is not None else None
     if directory is not None:
         _write(directory, result, named)
     return IngestResult(result, tuple(named), directory)
 
 
+def _whole(episode: Episode, timeouts_fail: bool) -> Episode:
+    """An episode with an env, and with the outcome that a timeout has."""
+    success = None if episode.timeout and not timeouts_fail else episode.success
+    if episode.env and success is episode.success:
+        return episode
+    return replace(episode, env=episode.env or "outcomes", success=success)
+
+
 def _result(recordings: Sequence[Recording], notes: list[str], worth: float, command: str) -> Result:
-    cells = [group.cell_data() for group in _groups(recordings)]
-    measured = [_cell(data, worth) for data in cells]
+    starts = _starts(recordings)
+    resets = {e.policy: one.resets for one in recordings if one.resets for e in one.episodes[:1]}
+    cells, policies = [], []
+    for policy, own in starts.items():
+        by_env: dict[str, Starts] = defaultdict(dict)
+        for key, episodes in own.items():
+            by_env[key[0]][key] = episodes
+        made = [_cell(policy, env, by_env[env], worth, resets.get(policy, "")) for env in sorted(by_env, key=_natural)]
+        every = _cell(policy, "*", own, worth, resets.get(policy, "")) if len(made) > 1 else made[0]
+        cells += made
+        policies.append(every.model_copy(update={"group": "*"}))
     episodes = [episode for recording in recordings for episode in recording.episodes]
     done = [episode for episode in episodes if episode.success is not None]
     return Result(
@@ -132,75 +175,151 @@ def _result(recordings: Sequence[Recording], notes: list[str], worth: float, com
         versions={name: v for recording in recordings for name, v in recording.versions.items()},
         library=None,
         worth=worth,
-        cells=measured,
-        policies=[_policy(name, cells, measured, worth) for name in dict.fromkeys(data.policy for data in cells)],
+        cells=cells,
+        policies=policies,
         relation=Relation(reason=_NO_RELATION),
         cost=Cost(
             takes=len(done), errors=len(episodes) - len(done), steps=sum(episode.steps or 0 for episode in done),
             policy_calls=0, frames_scored=0, frames_encoded=0, seconds={},
         ),
+        pools=_pools(starts),
         notes=[UNKNOWN, *notes],
     )  # fmt: skip
 
 
-@dataclass
-class _Group:
-    """The episodes of one policy in one env by start: ``starts[task, start]``."""
-
-    policy: str
-    env: str
-    starts: dict[tuple[str, str], list[Episode]] = field(default_factory=dict)
-
-    def cell_data(self) -> CellData:
-        """The episodes as arrays (starts, seeds); the k-th episode of a start is its k-th take."""
-        ordered = sorted(self.starts, key=lambda start: (_natural(start[0]), _natural(start[1])))
-        shape = (len(ordered), max(map(len, self.starts.values())))
-        outcomes, lengths = np.full(shape, np.nan), np.full(shape, np.nan)
-        for s, start in enumerate(ordered):
-            for n, episode in enumerate(sorted(self.starts[start], key=_order)):
-                outcomes[s, n] = np.nan if episode.success is None else episode.success
-                lengths[s, n] = np.nan if episode.steps is None else episode.steps
-        first: dict[str, int] = {}
-        units = tuple((self.env, task, i - first.setdefault(task, i)) for i, (task, _) in enumerate(ordered))
-        return CellData(
-            policy=self.policy, env=self.env, group=self.env, units=units,
-            arms={BASE: ArmTakes(outcomes, lengths, {})}, windows=_WINDOWS, scorer="manifold",
-            planned=outcomes.size, errors=sum(e.success is None for own in self.starts.values() for e in own),
-        )  # fmt: skip
+Starts = dict[tuple[str, str, str], list[Episode]]
+"""The episodes of a policy by (env, task, start), each in the order of its takes."""
 
 
-def _groups(recordings: Sequence[Recording]) -> list[_Group]:
-    groups: dict[tuple[str, str], _Group] = {}
+def _starts(recordings: Sequence[Recording]) -> dict[str, Starts]:
+    """The starts of each policy; neither files nor rows need any order."""
+    found: dict[str, Starts] = defaultdict(lambda: defaultdict(list))
     for recording in recordings:
-        for episode in recording.episodes:
-            group = groups.setdefault((episode.policy, episode.env), _Group(episode.policy, episode.env))
-            group.starts.setdefault((episode.task, episode.start), []).append(episode)
-    return [groups[name] for name in sorted(groups, key=lambda name: tuple(map(_natural, name)))]
+        for one in recording.episodes:
+            found[one.policy][one.env, one.task, one.start].append(one)
+    return {
+        policy: {key: sorted(own[key], key=_order) for key in sorted(own, key=lambda key: tuple(map(_natural, key)))}
+        for policy, own in sorted(found.items(), key=lambda item: _natural(item[0]))
+    }
 
 
-def _policy(name: str, cells: Sequence[CellData], measured: Sequence[Cell], worth: float) -> Cell:
-    own = [(data, cell) for data, cell in zip(cells, measured, strict=True) if data.policy == name]
-    if len(own) == 1:
-        return own[0][1].model_copy(update={"group": "*"})
-    return _cell(merge_cells(name, [data for data, _ in own]), worth)
+def _column(starts: Starts, value: Callable[[Episode], float | None]) -> F64:
+    """A number of each take (S, N), NaN where there is none; the k-th episode of a start is its k-th take."""
+    table = np.full((len(starts), max(map(len, starts.values()))), np.nan)
+    for row, episodes in zip(table, starts.values(), strict=True):
+        row[: len(episodes)] = [np.nan if (number := value(episode)) is None else number for episode in episodes]
+    return table
 
 
-def _cell(data: CellData, worth: float) -> Cell:
-    """The measured cell, less what outcomes cannot tell."""
-    outcomes = data.arms[BASE].outcomes
-    seeds = int(outcomes.shape[1])
-    cell = measure_cell(data, Settings(seeds, seeds, worth))
-    update: dict[str, Any] = {"selectors": None, "ranking": None, "arms": None, "notes": []}
-    if seeds == 1:
-        update |= {"verdict": None, "notes": [_ALONE]}
+def _chosen_from(counts: I64) -> int:
+    """From how many takes to choose: the number with which most outcomes take part."""
+    return max(range(1, int(counts.max(initial=1)) + 1), key=lambda n: (int((counts >= n).sum()) * (n - 1), n))
+
+
+def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> Cell:
+    """What the outcomes of some starts of a policy tell: headroom only from those with enough of them."""
+    outcomes = _column(starts, lambda one: None if one.success is None else float(one.success))
     counts = np.isfinite(outcomes).sum(axis=1)
-    if seeds > 1 and counts.min() < counts.max():
-        few, many = counts.min(), counts.max()
-        update["notes"] = [
-            f"starts have {few} to {many} outcomes; each counts with those it has, but only those with {many} can rule"
-            " headroom out"
-        ]
+    n = _chosen_from(counts)
+    enough = counts >= n
+    if not enough.any():
+        n, enough = 1, counts > 0
+    used = {key: own for (key, own), kept in zip(starts.items(), enough, strict=True) if kept} or starts
+    data = _data(policy, env, used, sum(one.success is None for own in starts.values() for one in own))
+    cell = measure_cell(data, Settings(data.arms[BASE].outcomes.shape[1], n, worth, data.scorer))
+    update: dict[str, Any] = {"arms": None, "rejection": None, "notes": [], "audit": _audit(starts, resets)}
+    if not data.scored:
+        update |= {"selectors": None, "ranking": None}
+    few = len(starts) - len(used)
+    if n == 1:
+        update |= {"verdict": None, "notes": [_ALONE]}
+    elif few:
+        every = percent(mean(start_pass_at_k(outcomes, 1)))
+        left_out = f"the others count in no number here (success over all starts: {every})"
+        update["notes"] = [f"{len(used)} of {len(starts)} starts have {n} outcomes or more; {left_out}"]
+        if 2 * len(used) < len(starts):
+            update |= {"verdict": None}
+            update["notes"].append("most starts have too few outcomes for a verdict")
+    if cell.headroom is not None and counts[enough].min() < counts[enough].max():
+        update["headroom"] = cell.headroom.model_copy(update={"curve": cell.headroom.curve[:n]})
     return worded(cell.model_copy(update=update))
+
+
+def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:
+    """The episodes as arrays. Tasks of few starts are one line of tables by their group."""
+    tasks = {key[:2] for key in starts}
+    grouped = len(tasks) > _MOST_TASKS
+    first: Counter[tuple[str, str]] = Counter()
+    units = []
+    for (suite, task, _), own in starts.items():
+        label = (own[0].group or "all tasks") if grouped else task
+        units.append((suite, label, first[suite, label]))
+        first[suite, label] += 1
+    outcomes = _column(starts, lambda one: None if one.success is None else float(one.success))
+    lengths = _column(starts, lambda one: one.steps if one.steps is not None else len(one.values) or None)
+    return CellData(
+        policy=policy, env=", ".join(dict.fromkeys(key[0] for key in starts)) if env == "*" else env, group=env,
+        units=tuple(units), arms={BASE: ArmTakes(outcomes, lengths, _scores(starts))}, windows=_WINDOWS, scorer=_LAST,
+        planned=int(np.isfinite(outcomes).sum()) + errors, errors=errors,
+    )  # fmt: skip
+
+
+def _scores(starts: Starts) -> dict[ScoreName, F64]:
+    """What logged values give as scores: their mean and the last, over the take or until the shortest ends."""
+    if not any(one.values for own in starts.values() for one in own):
+        return {}
+    common = {id(own): min(len(one.values) for one in own) for own in starts.values()}
+    ends = {id(one): common[id(own)] for own in starts.values() for one in own}
+
+    def score(of: Callable[[tuple[float, ...]], float], window: str) -> F64:
+        def value(one: Episode) -> float | None:
+            logged = one.values[: ends[id(one)]] if window == "common" else one.values
+            return of(logged) if logged else None
+
+        return _column(starts, value)
+
+    kinds: dict[str, Callable[[tuple[float, ...]], float]] = {_MEAN: lambda v: sum(v) / len(v), _LAST: lambda v: v[-1]}
+    return {ScoreName(name, window): score(of, window) for name, of in kinds.items() for window in _WINDOWS}
+
+
+def _audit(starts: Starts, resets: str) -> StartAudit:
+    """Whether the takes of a start share it."""
+    outcomes = _column(starts, lambda one: None if one.success is None else float(one.success))
+    numbers: dict[str, float] = defaultdict(lambda: float(len(numbers)))
+    seeds, envs = (
+        _column(starts, lambda one, name=name: numbers[text] if (text := getattr(one, name)) else None)  # type: ignore[misc]
+        for name in ("seed", "env_seed")
+    )
+    found = sources(outcomes, [key[:2] for key in starts], envs, seeds)
+    shared = {name: _shared(starts, name) for name in ("env_seed", "state")}
+    doubt = "state" if shared["state"] == "varies" else "resets" if resets == "task" else ""
+    if not doubt and found.start.low is not None and found.start.high is not None and found.start.low <= 0:
+        doubt = "chance" if found.start.high < _HARDLY else "few"
+    if not doubt and found.start.value is None and max(map(len, starts.values())) > 1:
+        doubt = "" if resets == "start" or shared["state"] else "unknown"
+    return StartAudit(resets=resets, sources=found, doubt=doubt, **shared)
+
+
+def _shared(starts: Starts, name: str) -> str:
+    """Whether the takes of every start have the same ``name``; empty where it was not recorded."""
+    values = [{getattr(one, name) for one in own} - {""} for own in starts.values() if len(own) > 1]
+    return "" if not any(values) else "varies" if any(len(own) > 1 for own in values) else "same"
+
+
+def _pools(starts: Mapping[str, Starts]) -> list[Pool]:
+    """What other policies add, where several share starts; tasks are known by their names."""
+    keys = list(dict.fromkeys(key for own in starts.values() for key in own))
+    if len(starts) < 2:
+        return []
+    widest = {policy: max(map(len, own.values())) for policy, own in starts.items()}
+    tables = {}
+    for policy, own in starts.items():
+        table = np.full((len(keys), widest[policy]), np.nan)
+        for row, key in zip(table, keys, strict=True):
+            taken = own.get(key, ())
+            row[: len(taken)] = [np.nan if one.success is None else float(one.success) for one in taken]
+        tables[policy] = table
+    return pools(tables)
 
 
 def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> None:

@@ -41,7 +41,8 @@ _ALIKE = 0.005
 """Scores that differ by less share a place: another encoding of the same video moved them by 0.001 to 0.004."""
 _BLOCKS = 8
 _SAMPLED = 16
-_HELD_OUT, _HELD_OUT_FRAMES = 8, 400_000
+_HELD_OUT, _HELD_OUT_FRAMES = 40, 400_000
+"""A take like n demonstrations scores below all of them by chance one time in n + 1: 40 make that 2.4 %."""
 _SHOWN, _SIDE = 6, 112
 _LIKENESS = {"embeddings", "nearest", "visited", "library"}
 
@@ -83,7 +84,7 @@ class RankedTake:
 
 @dataclass(frozen=True)
 class ReferenceScores:
-    """What a score is measured against: the lowest of ``demos`` held-out demonstrations, and shuffled pixels."""
+    """What scores are measured against: the lowest of ``demos`` held-out ones, and the highest of shuffled takes."""
 
     held_out: float | None = None
     demos: int = 0
@@ -218,9 +219,13 @@ class _Ranking:
         references = ReferenceScores()
         # A scorer that looks at neither demonstrations nor embeddings says nothing about likeness.
         if footage and not self.scorer.spec.compares and set(self.scorer.spec.reads) & _LIKENESS:
-            references = ReferenceScores(*self._held_out(), self._shuffled(footage))
-            few = self._values([_sampled(take) for take in footage])
-            takes = [replace(take, unlike=_unlike(take, one, references)) for take, one in zip(takes, few, strict=True)]
+            few, shuffled = self._values([_sampled(take) for take in footage]), self._shuffled(footage)
+            known = [value for value in shuffled if math.isfinite(value)]
+            references = ReferenceScores(*self._held_out(), max(known, default=None))
+            # Where held-out demonstrations score no better, it says nothing about a take that it scores no better.
+            low = math.inf if references.held_out is None else references.held_out
+            pairs = zip(takes, few, shuffled, strict=True)
+            takes = [replace(take, unlike=_unlike(take, one <= own < low, references)) for take, one, own in pairs]
         placed = _placed(list(zip(takes, without, strict=True)))
         return [*placed, *(take for take in takes if take.score is None), *self._left_out(films)], references
 
@@ -287,8 +292,8 @@ class _Ranking:
         known = [score for score in scores if math.isfinite(score)]
         return (min(known), len(known)) if known else (None, 0)
 
-    def _shuffled(self, footage: Sequence[Footage]) -> float | None:
-        """The highest score, with two standard errors, that a take gets when its pixels are shuffled."""
+    def _shuffled(self, footage: Sequence[Footage]) -> list[float]:
+        """The score, with two standard errors, that each take gets when its own pixels are shuffled."""
         scores, rng = [], np.random.default_rng(0)
         for take in map(_sampled, footage):
             assert take.frames is not None
@@ -299,8 +304,7 @@ class _Ranking:
             value = float(judged.scores[self.scorer.spec.name].values[0])
             spread = float(np.nanstd(judged.best)) if np.isfinite(judged.best).any() else 0.0
             scores.append(value + 2 * spread / math.sqrt(len(take.frames)))
-        known = [score for score in scores if math.isfinite(score)]
-        return max(known) if known else None
+        return scores
 
     def _ranked(self, film: RecordedTake, take: Footage, judged: ScoredFootage) -> RankedTake:
         assert film.frames is not None
@@ -365,14 +369,14 @@ def _error(replicates: Sequence[float]) -> float | None:
     return float(np.sqrt((len(replicates) - 1) * np.var(replicates)))
 
 
-def _unlike(take: RankedTake, sampled: float, references: ReferenceScores) -> str:
+def _unlike(take: RankedTake, like_shuffled: bool, references: ReferenceScores) -> str:
     """Why a take is not like the demonstrations; empty where it may be."""
     if take.score is None:
         return ""
-    if references.shuffled is not None and sampled <= references.shuffled:
-        return f"{UNLIKE}: no better than shuffled pixels"
+    if like_shuffled:
+        return f"{UNLIKE}: no better than its own pixels shuffled"
     if references.held_out is not None and take.score < references.held_out:
-        return f"{UNLIKE}: below every demonstration that was held out"
+        return f"{UNLIKE}: below each of {references.demos} demonstrations that were held out"
     return ""
 
 
@@ -413,4 +417,9 @@ def _notes(
     elif readable:
         held = count(references.demos, "demonstration")
         notes.append(f"the lowest of {held} held out against the others scores {references.held_out:.4f}")
+        if references.shuffled is not None and references.shuffled >= (references.held_out or 0.0):
+            notes.append(
+                f"takes with shuffled pixels score up to {references.shuffled:.4f}, no lower than that, so likeness to"
+                " the demonstrations cannot be told; more of them, or another encoder, may help"
+            )
     return notes

@@ -144,7 +144,7 @@ def test_tokens_that_are_no_action_are_played_as_zeros_and_no_take_is_lost(check
             own.model.lm_head.weight[own.model.config.eos_token_id, 1] += 1000
     raised = (RuntimeError, AssertionError)
     with pytest.raises(raised, match="end token|no decodable action|does not start with"), torch.inference_mode():
-        own.predict_action_chunk(dict(policy._checkpoint.before(policy._batch(seen[:1], None))))
+        own.predict_action_chunk(dict(policy._checkpoint.before(policy._batch(seen[:1], policy.cameras))))
     zeros = policy._checkpoint.after(torch.zeros(1, policy.spec.horizon, policy.spec.action_dim)).numpy()
     np.testing.assert_array_equal(policy.sample(seen, DRAWS[:2]), np.repeat(zeros, 2, axis=0))
     assert any("played as zeros" in note for note in policy.spec.notes)

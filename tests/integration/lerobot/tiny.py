@@ -124,16 +124,18 @@ def make_smolvla(directory: Path, wide: bool = False, **settings) -> None:
     )  # fmt: skip
 
 
-def smolvlm(directory: Path, times: int = 1) -> Path:
+def smolvlm(directory: Path, times: int = 1, *, text=(), vision=()) -> Path:
+    """The VLM of a SmolVLA. ``text`` and ``vision``: other sizes."""
     from transformers import SmolVLMConfig, SmolVLMImageProcessor, SmolVLMProcessor, SmolVLMVideoProcessor
 
+    given = dict(vision)
     text = {
         "model_type": "llama", "hidden_size": 64 * times, "intermediate_size": 128 * times, "num_hidden_layers": 2,
         "num_attention_heads": 4 * times, "num_key_value_heads": 2 * times, "head_dim": 16, "vocab_size": 300,
-        "pad_token_id": 0,
+        "pad_token_id": 0, **dict(text),
     }  # fmt: skip
     vision = {"hidden_size": 32 * times, "intermediate_size": 64 * times, "num_hidden_layers": times}
-    vision |= {"num_attention_heads": 2, "image_size": 32, "patch_size": 8}
+    vision |= {"num_attention_heads": 2, "image_size": 32, "patch_size": 8, **given}
     SmolVLMConfig(text_config=text, vision_config=vision, scale_factor=2, image_token_id=4).save_pretrained(directory)
     processor = SmolVLMProcessor(SmolVLMImageProcessor(), tokenizer(), SmolVLMVideoProcessor(), chat_template="x")
     processor.save_pretrained(directory)

@@ -1,8 +1,7 @@
-"""Makes ``lerobot_eval/`` and ``lerobot_recordings/``: small evaluations by ``lerobot-eval`` itself of a tiny policy.
+"""Makes ``lerobot_eval/``: small evaluations by ``lerobot-eval`` itself of a tiny policy.
 
 Run with a Python that has lerobot 0.6.1 (with diffusion): ``python make_lerobot_eval.py``. Only the top-level numbers
-of each ``eval_info.json`` are kept as written; paths of videos are shortened to their file names. Of recorded data sets
-``meta/info.json`` and the table are kept.
+of each ``eval_info.json`` are kept as written; paths of videos are shortened to their file names.
 """
 
 from __future__ import annotations
@@ -91,28 +90,19 @@ class RollConfig(EnvConfig):
 
 def main() -> None:
     here = Path(__file__).parent
-    for name in ("lerobot_eval", "lerobot_recordings"):
-        shutil.rmtree(here / name, ignore_errors=True)
+    shutil.rmtree(here / "lerobot_eval", ignore_errors=True)
     for run in range(3):
         with tempfile.TemporaryDirectory() as scratch:
             evaluate(scratch, 1000 + run, EPISODES, 4)
             keep_info(Path(scratch), here / "lerobot_eval" / f"run{run}")
-    with tempfile.TemporaryDirectory() as scratch:
-        evaluate(scratch, 1000, 2, 2, "--eval.recording=true")
-        keep_info(Path(scratch), here / "lerobot_recordings")
-        for path in Path(scratch).rglob("*"):
-            if path.name == "info.json" or (path.suffix == ".parquet" and "data" in path.parts):
-                target = here / "lerobot_recordings" / path.relative_to(scratch)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target)
 
 
-def evaluate(out: str, seed: int, episodes: int, batch: int, *options: str) -> None:
+def evaluate(out: str, seed: int, episodes: int, batch: int) -> None:
     sys.argv = [
         "lerobot-eval", "--env.type=roll", "--policy.type=diffusion", "--policy.device=cpu",
         "--policy.push_to_hub=false", "--policy.down_dims=[16,32]", "--policy.n_groups=4",
         "--policy.num_inference_steps=4", f"--eval.batch_size={batch}", f"--eval.n_episodes={episodes}",
-        "--eval.use_async_envs=false", *options, f"--output_dir={out}", f"--seed={seed}",
+        "--eval.use_async_envs=false", f"--output_dir={out}", f"--seed={seed}",
     ]  # fmt: skip
     eval_main()
 

@@ -23,6 +23,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, View, events_of
 from besttake.errors import blaming
 from besttake.policies.base import Perception, Policy
+from besttake.policies.looks import LookCache
 from besttake.progress import Reporter
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import probe_draw
@@ -229,6 +230,7 @@ class _Samples:
         on_states: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._policy, self._library, self._draws, self._seed = policy, library, asked.draws, asked.seed
+        self._looks = LookCache(policy)
         each = max(1, asked.states // max(1, len(tasks)))
         self._tasks = [self._task(task, each) for task in tasks]
         self.states = self._truth()
@@ -300,7 +302,7 @@ class _Samples:
         with blaming(f"the policy {self._policy.spec.name}"):
             sampled = [
                 np.array(
-                    self._policy.sample([o for o, _, _ in block], [d for _, d, _ in block], [w for _, _, w in block])
+                    self._looks.sample([o for o, _, _ in block], [d for _, d, _ in block], [w for _, _, w in block])
                 )
                 for block in blocks
             ]

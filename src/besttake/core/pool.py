@@ -1,0 +1,85 @@
+"""What one take each of several policies gives, against as many takes of the best of them.
+
+Takes of a start are independent given the start, so one take each fails as often as the product of the policies' own
+failure rates at the start, averaged over starts: no draw of takes is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from besttake.core import stats
+from besttake.core.headroom import F64, mean, start_pass_at_k, tally
+from besttake.core.stats import Estimate
+
+_MOST = 12
+"""With more policies than this, pairs are made of those with the highest success."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One take of each of ``policies`` with a perfect pick (``each``), against as many takes of one (``alone``).
+
+    ``best`` is that one: of all policies with takes of these starts, the one with the highest success. ``gain`` is the
+    difference, paired over the ``starts`` that all share. ``picked``: what the run's score, picking from one take of
+    each, gains over one take of the best; None without scores.
+    """
+
+    policies: tuple[str, ...]
+    starts: int
+    best: str
+    each: Estimate
+    alone: Estimate
+    gain: Estimate
+    picked: Estimate | None = None
+
+
+def pools(outcomes: Mapping[str, F64], scores: Mapping[str, F64 | None] | None = None) -> list[Pool]:
+    """All pairs of policies, the one that gains most first, then all of them; arrays (S, N), rows of the same starts.
+
+    A policy without takes of a start has NaN there.
+    """
+    order = sorted(outcomes, key=lambda name: -mean(start_pass_at_k(outcomes[name], 1)))[:_MOST]
+    pairs = [pool for pair in combinations(order, 2) if (pool := _pool(pair, outcomes, scores or {})) is not None]
+    pairs.sort(key=lambda pool: -(pool.gain.value if pool.gain.value is not None else -2.0))
+    every = _pool(tuple(order), outcomes, scores or {}) if len(order) > 2 else None
+    return [*pairs, *([every] if every else [])]
+
+
+def _pool(names: tuple[str, ...], outcomes: Mapping[str, F64], scores: Mapping[str, F64 | None]) -> Pool | None:
+    shared = np.logical_and.reduce([tally(outcomes[name])[0] > 0 for name in names])
+    if not shared.any():
+        return None
+    own = {name: outcomes[name][shared] for name in names}
+    ones = {name: start_pass_at_k(array, 1) for name, array in own.items()}
+    rivals = {name: taken for name, array in outcomes.items() if tally(taken := array[shared])[0].all()}
+    best = max(rivals, key=lambda name: mean(start_pass_at_k(rivals[name], 1)))
+    each = 1 - np.prod([1 - one for one in ones.values()], axis=0)
+    enough = tally(rivals[best])[0] >= len(names)
+    alone = np.where(enough, start_pass_at_k(rivals[best], len(names)), np.nan)
+    unit, gain = stats.unit_scale(), stats.pick_scale()
+    missing = Estimate(reason=f"{best} has fewer than {len(names)} takes of a start")
+    known = {name: scored[shared] for name in names if (scored := scores.get(name)) is not None}
+    picked = None
+    if len(names) == 2 and len(known) == 2:
+        both = _picked([own[n] for n in names], [known[n] for n in names])
+        picked = stats.mean_interval(both - start_pass_at_k(rivals[best], 1), gain)
+    return Pool(
+        names, int(shared.sum()), best, stats.mean_interval(each, unit),
+        stats.mean_interval(alone, unit) if enough.any() else missing,
+        stats.mean_interval(each - alone, gain) if enough.any() else missing, picked,
+    )  # fmt: skip
+
+
+def _picked(outcomes: list[F64], scores: list[F64]) -> F64:
+    """The success (S,) of the higher-scored of one take each, over all pairs of takes; a tie is a draw."""
+    (y, z), (a, b) = outcomes, scores
+    known = np.isfinite(y + a)[:, :, None] & np.isfinite(z + b)[:, None, :]
+    first = 0.5 * (1 + np.sign(np.where(known, a[:, :, None] - b[:, None, :], 0.0)))
+    chosen = np.where(known, first * np.nan_to_num(y)[:, :, None] + (1 - first) * np.nan_to_num(z)[:, None, :], 0.0)
+    pairs = known.sum(axis=(1, 2))
+    return np.where(pairs > 0, chosen.sum(axis=(1, 2)) / np.maximum(pairs, 1), np.nan)

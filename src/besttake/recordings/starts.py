@@ -1,0 +1,65 @@
+"""Which column names the start, where several may: the one by which takes of one start agree beyond chance."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from besttake.core.agreement import Sources, sources
+from besttake.recordings.episodes import Episode, IngestError, Recording
+
+
+def choose_starts(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
+    """Return the recordings with the start of each episode, and notes on how it was found.
+
+    Candidates are compared over all recordings together. One is chosen if it alone lets takes repeat a start and agree
+    there beyond chance; IngestError, with the flag to give, if that is not clear.
+    """
+    asked = [episode for recording in recordings for episode in recording.episodes if episode.others]
+    names = list(dict.fromkeys(name for episode in asked for name in episode.others))
+    implied = {name: _implied(asked, name) for name in names}
+    # Columns that divide the episodes alike are one; where no take repeats a start there is nothing to choose.
+    parts = {by: name for name, (by, found) in reversed(implied.items()) if found is not None}
+    known = {name: found for name in parts.values() if (found := implied[name][1]) is not None}
+    if not known:
+        return list(recordings), []
+    said = ", ".join(f"by {name!r} {_said(found)}" for name, found in known.items())
+    fits = [name for name, found in known.items() if (found.start.low or 0.0) > 0] if len(known) > 1 else list(known)
+    if len(fits) != 1:
+        raise IngestError(
+            f"which column names the start? Agreement of takes beyond chance: {said}. Name it with `columns`, "
+            f"start={max(known, key=lambda name: known[name].start.value or 0.0)}"
+        )
+    chosen = fits[0]
+    kept = [
+        replace(one, episodes=tuple(replace(e, start=e.others.get(chosen, e.start)) for e in one.episodes))
+        for one in recordings
+    ]
+    return kept, [f"the start is {chosen!r}; agreement of takes beyond chance: {said}"] if len(known) > 1 else []
+
+
+def _implied(episodes: Sequence[Episode], name: str) -> tuple[tuple[int, ...], Sources | None]:
+    """How a column divides the episodes, and the agreement that this implies; None where no start is repeated."""
+    starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i, one in enumerate(episodes):
+        starts[one.policy, one.env, one.task, one.others.get(name, "")].append(i)
+    divided = [0] * len(episodes)
+    for own in starts.values():
+        for i in own:
+            divided[i] = own[0]
+    won = [np.nan if one.success is None else float(one.success) for one in episodes]
+    outcomes = np.full((len(starts), max(map(len, starts.values()))), np.nan)
+    for row, own in zip(outcomes, starts.values(), strict=True):
+        row[: len(own)] = [won[i] for i in own]
+    repeated = bool((np.isfinite(outcomes).sum(axis=1) > 1).any())
+    return tuple(divided), sources(outcomes, [key[:3] for key in starts]) if repeated else None
+
+
+def _said(found: Sources) -> str:
+    one = found.start
+    if one.value is None or one.low is None or one.high is None:
+        return f"unknown ({one.reason})"
+    return f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]"
