@@ -462,9 +462,10 @@ class Result(_Model):
 
     def __repr__(self) -> str:
         """What a diagnosis prints last: one line per policy, and what is not decided."""
-        from besttake.reporting.terminal import diagnosis, text
+        from besttake.reporting.tables import summary
+        from besttake.reporting.words import remarks
 
-        return text(diagnosis(self))
+        return "\n".join([*summary(self, self.policies).text(), *remarks(self)])
 
     __str__ = __repr__
 

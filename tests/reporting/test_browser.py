@@ -110,10 +110,10 @@ def test_takes_play_in_step(browser: Any, run: Path) -> None:
     browser.wait(f"{frames}[0] > 2 && {frames}[0] < 11")
     moving = browser.run(frames)
     assert len(set(moving)) == 1
+    assert browser.run(pixels) != still
     browser.wait("document.getElementById('play').textContent === 'Play'")
     assert set(browser.run(frames)) == {11}
     assert browser.run("document.getElementById('clock').value") == "step 55"
-    assert browser.run(pixels) != still
     cursor = browser.run("Number(document.querySelector('#stage .cursor').getAttribute('x1'))")
     assert cursor == pytest.approx(298)
     assert browser.errors == []

@@ -22,6 +22,7 @@ from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.types import F32, U8
 from besttake.verbs.diagnose.diagnosis import diagnose
+from besttake.verbs.diagnose.setup import WITHOUT_DEMOS, with_defaults
 from besttake.verbs.probe import probe
 
 FLAGS = {
@@ -157,7 +158,9 @@ def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_k
     assert cell.ranking is None
     assert cell.verdict is not None
     assert cell.verdict.both.answer == "not measured"
-    assert any("nothing is scored" in note for note in found.notes)
+    assert any("coverage: it needs demonstrations" in note for note in found.notes)
+    assert with_defaults(load_plan(None, {"policy": "p", "env": "gym:Reach-v0"})).scorer == WITHOUT_DEMOS
+    assert with_defaults(load_plan(None, {"policy": "p", "env": "gym:Reach-v0", "scorer": "last"})).scorer == ("last",)
     with pytest.raises(PlanError, match="need demonstrations"):
         diagnose(load_plan(None, {**flags, "arms": "base,retrieve"}), tmp_path / "other")
     assert not (tmp_path / "other").exists()

@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
@@ -31,7 +30,6 @@ from besttake.reporting.numbers import (
 )
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
 from besttake.result import Result
-from besttake.sanitize import printable
 
 if TYPE_CHECKING:
     from besttake.demos.library import Library
@@ -76,14 +74,6 @@ def notes(lines: Sequence[str]) -> list[Part]:
 def layout(parts: Sequence[Part], width: int) -> RenderableType:
     """Parts one below the other on lines of ``width`` columns. Text is never read as markup."""
     return Group(*(_grid(part, width) if isinstance(part, Table) else _text(part) for part in parts))
-
-
-def text(parts: Sequence[Part], width: int = 100) -> str:
-    """Parts as plain text."""
-    console = Console(file=StringIO(), width=width, markup=False, emoji=False, highlight=False)
-    with console.capture() as captured:
-        console.print(layout(parts, width), crop=False)
-    return "\n".join(printable(line.rstrip()) for line in captured.get().splitlines())
 
 
 def _text(part: Sentence) -> RenderableType:
