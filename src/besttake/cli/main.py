@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from besttake import files
-from besttake.cli import diagnose, interrupt, library, recorded, runs
+from besttake.cli import acting, diagnose, interrupt, library, recorded, runs
 from besttake.cli.flags import trusting
 from besttake.errors import BestTakeError, Interrupted
 from besttake.progress import SafeConsole
@@ -41,6 +41,7 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | None, str]]] = {
         "runs": (None, "list, show, merge and watch runs"),
     },
     "Act on it": {
+        "act": (acting.act, "play what was recommended on new starts: does the promise hold?"),
         "serve": (runs.serve, "serve the policy, cooled or with retrieval, to other harnesses"),
     },
     "Set up": {
