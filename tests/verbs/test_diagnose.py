@@ -13,7 +13,6 @@ import pytest
 from besttake.config import load_plan
 from besttake.encoders.base import Encoder
 from besttake.errors import BestTakeError, PlanError
-from besttake.reporting import words
 from besttake.reporting.html import make_html
 from besttake.reporting.markdown import make_markdown
 from besttake.result import SCHEMA, Result
@@ -21,6 +20,7 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.types import F32, U8
+from besttake.verbs.act import act
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.setup import WITHOUT_DEMOS, with_defaults
 from besttake.verbs.probe import probe
@@ -255,7 +255,7 @@ def test_a_run_in_which_every_take_failed_says_so_and_goes_on_when_called_again(
 
 
 def test_a_policy_has_one_name_everywhere(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the table of takes, the result, the check and the notes; only the plan and the command to act name its URI."""
+    """In the table of takes, the result, the check and the notes; only the plan has its URI, by which `act` finds it."""
     result = diagnose(
         load_plan(None, {**SMALL, "name": "mine", "arms": "base,cooled"}), tmp_path / "run", progress=True
     )
@@ -264,14 +264,6 @@ def test_a_policy_has_one_name_everywhere(cache: Path, tmp_path: Path, capsys: p
     assert [cell.policy for cell in (*result.policies, *result.cells)] == ["mine", "mine"]
     assert {*result.checks} == {"mine"}
     assert "testbed:half" not in capsys.readouterr().err + " ".join(result.notes)
-    assert "--policy testbed:half" in words.act(with_action(result), tmp_path / "run", with_action(result).policies[0])
+    assert act(tmp_path / "run", option="cooled", starts="3:4").promise.policy == "mine"
     with pytest.raises(PlanError, match="name each of the 1 policies once"):
         load_plan(None, {**SMALL, "name": ["one", "two"]})
-
-
-def with_action(result: Result) -> Result:
-    """The result as if cooling were shown to help."""
-    cell = result.policies[0]
-    assert cell.verdict is not None
-    verdict = cell.verdict.model_copy(update={"answer": "act", "option": "cooled"})
-    return result.model_copy(update={"policies": [cell.model_copy(update={"verdict": verdict})]})
