@@ -231,15 +231,6 @@ def test_a_run_and_a_result_name_no_code(
         assert not mark.exists(), use
 
 
-def test_recorded_outcomes_name_no_code(mark: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    table = tmp_path / "outcomes.csv"
-    lines = [f"{PLANTED},{PLANTED},{start},{seed},{start % 2}" for start in range(4) for seed in range(2)]
-    table.write_text("\n".join(["policy,task,start,seed,success", *lines]))
-    assert call(monkeypatch, "ingest", table, "-o", tmp_path / "ingested") == 0
-    assert call(monkeypatch, "report", tmp_path / "ingested") == 0
-    assert not mark.exists()
-
-
 @pytest.mark.parametrize(
     "step",
     [
@@ -297,9 +288,11 @@ ORIGINS = {
     "demos/run.py": "a file: FromFile",
     "policies/augmented.py": "the user's arm",
     "scorers/scoring.py": "the user's scorers",
+    "serving/gate.py": "a run: checked, or FromFile",
     "takes/jobs.py": "the user's arms",
     "takes/worker.py": "the user's env, in the key of a planned take",
     "testing/methods.py": "the caller, or a built-in name",
+    "verbs/act.py": "a run: checked, or FromFile",
     "verbs/doctor.py": "the user, or a built-in name",
     "verbs/rank.py": "the user's scorer",
     "recordings/footage.py": "the user's data set",

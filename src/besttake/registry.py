@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
-from besttake.errors import ComponentError, one_clear_error, one_line, suggestion
+from besttake.errors import ComponentError, failure, one_clear_error, one_line, suggestion
 from besttake.files import short_hash
 from besttake.options import check_known
 
@@ -46,7 +46,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "lerobot": "besttake.policies.lerobot:make",
         "openpi": "besttake.policies.remote:make_openpi",
         "vla-eval": "besttake.policies.remote:make_vla_eval",
-        "flow": "besttake.policies.flow:make",
     },
     "envs": {
         "testbed": "besttake.testbed.env:make",
@@ -68,11 +67,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "testbed": "besttake.testbed.demos:make",
         "lerobot": "besttake.demos.lerobot:make",
         "hdf5": "besttake.demos.hdf5:make",
-        "rlds": "besttake.demos.rlds:make",
-        "maniskill": "besttake.demos.hdf5_formats:make_maniskill",
-        "aloha": "besttake.demos.hdf5_formats:make_aloha",
-        "zarr": "besttake.demos.zarr:make",
-        "droid": "besttake.demos.hdf5_formats:make_droid",
         "video": "besttake.demos.video:make",
         "run": "besttake.demos.run:make",
     },
@@ -87,7 +81,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "manifold": "besttake.scorers.frames:Manifold",
         "coverage": "besttake.scorers.frames:Coverage",
         "consensus": "besttake.scorers.frames:Consensus",
-        "self": "besttake.scorers.own:make",
         "last": "besttake.scorers.frames:make_last",
         "actions": "besttake.scorers.motion:make_actions",
         "smoothness": "besttake.scorers.motion:Smoothness",
@@ -98,7 +91,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
 
 _PLUGINS = {
     "libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers",
-    "openvla": "openvla",
+    "openvla": "openvla", "flow": "small-policies",
+    **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"),
 }  # fmt: skip
 """Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
 _ONE_OF = {
@@ -410,13 +404,13 @@ def _load(place: str, text: str) -> Callable[..., Any]:
     what = f"{name or 'a factory'} from {module or 'nowhere'}"
     try:
         loaded = importlib.import_module(module)
-    except Exception as error:  # the module is the user's own, and can fail in any way
-        if module and getattr(error, "name", None) == module.partition(".")[0]:
+    except BaseException as error:  # the module is the user's own, and can fail in any way
+        if module and isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
             near = get_close_matches(module, [file.stem for file in Path.cwd().glob("*.py")], n=1)
             hint = f"did you mean python:{near[0]}:{name}?" if near else "name a module of your own or an installed one"
             absent = f"{text}: there is no {module}.py in {Path.cwd()}, and no such package"
             raise ComponentError(f"{absent}; {hint}") from error
-        raise ComponentError(f"{text}: cannot import {what} ({one_line(error)})") from error
+        raise ComponentError(f"{text}: cannot import {what} ({one_line(failure(error))})") from error
     if not name:
         raise ComponentError(f"{text}: say what in {module} makes it, python:{module}:NAME; it has {_public(loaded)}")
     if not hasattr(loaded, name):

@@ -199,7 +199,7 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
 class Blind:
     """An encoder whose embeddings are no numbers."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, patience: float | None) -> None:
         self.encoder, self.spec = encoder, replace(encoder.spec, name="blind", cheap=False)
 
     def encode(self, images: U8) -> F32:
@@ -255,7 +255,7 @@ def test_a_run_in_which_every_take_failed_says_so_and_goes_on_when_called_again(
 
 
 def test_a_policy_has_one_name_everywhere(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In the table of takes, the result, the check and the notes; only the plan has its URI, by which `act` finds it."""
+    """In the table of takes, the result, the check and the notes; only the plan has its URI, which `act` finds."""
     result = diagnose(
         load_plan(None, {**SMALL, "name": "mine", "arms": "base,cooled"}), tmp_path / "run", progress=True
     )

@@ -105,13 +105,6 @@ def test_only_what_may_be_played_is_rehearsed() -> None:
     assert not rehearsed("python:mine:make", "python:my_robot:make"), "a person would have to set the scene up"
 
 
-def test_a_diagnosis_refuses_before_the_first_take(tmp_path: Path) -> None:
-    plan = besttake.Plan(policy="python:rehearsed_large:own_noise", env="testbed:pick", starts=2, arms=("base",))
-    with pytest.raises(ComponentError, match="Take all noise from the draw"):
-        besttake.diagnose(plan, out=tmp_path / "run")
-    assert not besttake.Run.open(tmp_path / "run").takes
-
-
 def test_pictures_that_take_long_to_draw_are_told_before_the_first_take(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path
 ) -> None:

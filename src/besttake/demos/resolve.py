@@ -16,8 +16,7 @@ from besttake.demos import hdf5
 from besttake.demos.base import Source
 from besttake.demos.build import BuildHooks, Options, build, build_cached
 from besttake.demos.library import Library
-from besttake.demos.reading import Unreadable
-from besttake.demos.rlds import newest_version
+from besttake.demos.reading import Unreadable, newest_version
 from besttake.demos.video import PICTURES, VIDEOS
 from besttake.encoders.base import Fitted
 from besttake.encoders.cache import cached
@@ -73,7 +72,7 @@ def build_at(
     uri = encoder or DEFAULT_ENCODER
     options = replace(options or Options(), encoder_uri=uri)
     source, made = source_of(named), registry.encoder(uri)
-    coder = made if isinstance(made, Fitted) else cached(made)
+    coder = made if isinstance(made, Fitted) else cached(made, work.patience if work else None)
     if out is None:
         return build_cached(source, coder, cache_dir() / "libraries", options, work)
     return build(source, coder, out, options, work)

@@ -78,8 +78,9 @@ class Gate:
             raise PlanError(f"{directory} recommends {promise.option}: every take is kept, so there is no gate")
         named = result.plan.get("scorer")
         uris = [uri for uri in (named if isinstance(named, list) else [named]) if isinstance(uri, str)]
+        file = directory / "result.json"
         for uri in uris:
-            registry.check_harmless("scorers", registry.FromFile(uri, directory / "result.json"))
+            registry.check_harmless("scorers", registry.FromFile(uri, file))
         scorer = next(each for each in make_scorers(uris).values() if each.spec.name == promise.scorer)
         if missing := sorted({"actions", "states"} & set(scorer.spec.reads)):
             raise PlanError(f"the scorer {promise.scorer} reads {' and '.join(missing)}, and a gate sees pictures only")
@@ -89,7 +90,11 @@ class Gate:
             raise RunError(f"{library.path} holds other demonstrations than {directory} was scored with")
         if scores is None or scores.scorers.get(promise.scorer) != scorer.spec.fingerprint:
             raise RunError(f"{directory} was scored by another version of {promise.scorer}; diagnose again")
-        encoder = library.encoder() if library is not None else registry.encoder(result.plan.get("encoder") or "hog")
+        encoder = (
+            library.encoder()
+            if library is not None
+            else registry.encoder(registry.FromFile(result.plan.get("encoder") or "hog", file))
+        )
         return cls(promise, int(manifest.plan["stride"]), scorer, library, cached(encoder))
 
     def judge(self, frames: Sequence[U8], task: str = "") -> Judgement:

@@ -163,7 +163,7 @@ def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, re
             for env_uri, env in setup.envs.items():
                 check_compatible(replace(policy.spec, name=name), env)
                 if name not in seen and rehearsed(uri, env_uri):
-                    each = rehearse(policy, uri, env_uri)
+                    each = rehearse(policy, uri, env_uri, setup.plan.patience)
                     of_a_take = each * max(task.horizon for task in env.tasks) / setup.plan.stride
                     if of_a_take > _SLOW:
                         reporter.note(
@@ -259,7 +259,7 @@ class _Scoring:
     def __init__(self, setup: Setup, store: Store, session: Session) -> None:
         self.setup, self.store, self.session = setup, store, session
         # Without demonstrations, scorers that need none may still see embeddings.
-        self.encoder: Encoder = setup.encoder or encoder_without_demos(setup.plan.encoder)
+        self.encoder: Encoder = setup.encoder or encoder_without_demos(setup.plan.encoder, setup.plan.patience)
         self._new = 0
 
     def so_far(self, progress: bool | Reporter = False) -> Scores:
