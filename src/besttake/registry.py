@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
-from besttake.errors import ComponentError, one_clear_error, one_line
+from besttake.errors import ComponentError, failure, one_clear_error, one_line
 from besttake.files import short_hash
 from besttake.options import check_known
 
@@ -388,5 +388,5 @@ def _load(place: str, text: str) -> Callable[..., Any]:
     what = f"{name or 'a factory'} from {module or 'nowhere'}"
     try:
         return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
-    except Exception as error:  # the module is the user's own, and can fail in any way
-        raise ComponentError(f"{text}: cannot import {what} ({one_line(error)})") from error
+    except BaseException as error:  # the module is the user's own, and can fail in any way
+        raise ComponentError(f"{text}: cannot import {what} ({one_line(failure(error))})") from error

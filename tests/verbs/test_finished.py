@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from besttake.config import Plan
-from besttake.registry import Uri
 from besttake.result import Result
 from besttake.verbs.diagnose import diagnosis
 from besttake.verbs.diagnose.diagnosis import diagnose, finished_result
@@ -78,17 +77,3 @@ def test_damage_is_noticed_and_mended(run: Path) -> None:
 def test_another_version_is_noticed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "versions", lambda: {"numpy": "0"})
     assert known(run) is None
-
-
-def test_files_of_this_disk_may_have_changed(tmp_path: Path) -> None:
-    assert diagnosis._is_local(Uri.parse(str(tmp_path)))
-    assert diagnosis._is_local(Uri.parse(f"lerobot:{tmp_path}"))
-    assert diagnosis._is_local(Uri.parse("python:mine:make"))
-    assert not diagnosis._is_local(Uri.parse("testbed:half"))
-
-
-def test_a_scorer_that_gave_no_scores_is_asked_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("besttake.scorers.frames.Consensus.score", lambda self, takes, demos: [])
-    more = {**PLAN, "scorer": ("coverage", "consensus")}
-    assert any("0 scores for" in note for note in diagnose(Plan(**more), run).notes)
-    assert known(run, **more) is None
