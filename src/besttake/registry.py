@@ -85,13 +85,12 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "actions": "besttake.scorers.motion:make_actions",
         "smoothness": "besttake.scorers.motion:Smoothness",
         "state": "besttake.scorers.motion:FinalState",
-        "classifier": "besttake.scorers.classifier:make",
     },
 }
 
 _PLUGINS = {
-    "libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers",
-    "openvla": "openvla", "flow": "small-policies",
+    "libero-scripted": "scripted-libero", "openvla": "openvla", "flow": "small-policies",
+    **dict.fromkeys(("judge", "classifier", "lerobot-reward"), "model-scorers"),
     **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"),
 }  # fmt: skip
 """Schemes that are no part of this package, but of a plug-in in ``contrib/``."""

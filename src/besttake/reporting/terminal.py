@@ -351,9 +351,6 @@ def scores(result: ScoreResult) -> list[Part]:
         lines.append("* the run's own scorer, by which its verdict picks")
     if any(row.leak for row in every):
         lines.append("! reads the length of a take, which can give the outcome away")
-    if result.trained is not None:
-        learned = ", ".join(f"{task.task} ({task.successes} of {task.takes} takes)" for task in result.trained.tasks)
-        lines.append(f"Trained on {learned}. Use it with --scorer {result.trained.uri}, on other starts.")
     return [result.table, *map(Sentence, lines), *notes(result.notes)]
 
 
