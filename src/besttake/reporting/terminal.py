@@ -134,6 +134,7 @@ def _details(result: Result) -> list[Part]:
         parts.append(Sentence(words.headline(policy), name=policy.policy))
         parts += [Sentence(line, "none", indent=2) for line in said]
         parts += [Sentence(sentence(note), "warn", indent=2) for note in policy.notes]
+    parts += [Sentence(line) for line in words.pools(result)]
     rules = dict.fromkeys(filter(None, map(words.rule, result.policies)))
     failed = f", {result.cost.errors} failed" if result.cost.errors else ""
     took = f"{result.cost.takes} takes{failed}, {sum(result.cost.seconds.values()):.0f} s"
