@@ -130,7 +130,6 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
         "tasks": _tasks(data, findings, settings.n),
         "notes": _notes(data, settings.n),
         "rejection": rejection_of(data, settings.n),
-        "retest": stats.retest(base.outcomes) if headroom.tally(base.outcomes)[0].max() > 1 else None,
     }
     return whole.model_copy(update=update)
 

@@ -123,7 +123,7 @@ def _recording(path: Path, kind: str, name: str, about: Mapping[str, Any], rows:
         run = f"shards of {benchmark}"
     words = "/".join(folder.parts)
     resets = "start" if "libero" in benchmark.lower() else ""  # the initial state of that number
-    return Recording(str(path), kind, episodes, name, versions, tuple(notes), server, f"{folder}/{run}", words, resets)
+    return Recording(str(path), kind, episodes, versions, tuple(notes), server, f"{folder}/{run}", words, resets)
 
 
 def _episode(path: Path, row: Mapping[str, Any], benchmark: str) -> Episode:

@@ -25,7 +25,6 @@ from besttake.reporting.numbers import (
     count,
     estimate_points,
     number,
-    percent,
     sentence,
 )
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
@@ -198,19 +197,12 @@ def ingested(read: IngestResult) -> list[Part]:
     whole = read.table
     short = [row for row in whole.rows if row[1] == "all"] if len(whole.rows) > _SCREEN else whole.rows
     parts: list[Part] = [Sentence(files), replace(whole, rows=(short or whole.rows)[:_SCREEN])]
-    lines = [
-        (cell.policy, shorten(line.task, 40), line.starts, percent(line.pass_1.value), percent(line.pass_n.value))
-        for cell in result.cells
-        for line in cell.tasks
-    ]
-    if len(result.cells) < len(lines) <= _SCREEN - len(whole.rows):
-        parts += [_BLANK, Table("", ("policy", "task", *right("starts", "pass@1", "pass@N")), lines)]
     said: dict[str, list[str]] = {}
     for cell in result.policies:
         first = [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
         for line in (*first, words.audit(cell), *cell.notes):
             said.setdefault(line, []).append(cell.policy)
-    parts += [Sentence(line, name=", ".join(names)) for line, names in said.items() if line]
+    parts += [Sentence(line, name=", ".join(shorten(one, 24) for one in names)) for line, names in said.items() if line]
     parts += [Sentence(line) for line in words.pools(result)]
     return [*parts, *notes(result.notes)]
 

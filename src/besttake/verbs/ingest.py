@@ -75,11 +75,10 @@ class IngestResult(Tabular):
                 known = room if room is not None and room.value is not None else None
                 rows.append((
                     cell.policy, group, cell.starts, cell.headroom.n if cell.headroom else 0, _rate(first), _rate(best),
-                    in_points(known) if known else _rate(None), _rate(cell.retest.agreement if cell.retest else None),
-                    plain(cell.audit.sources.start if cell.audit else None),
+                    in_points(known) if known else _rate(None), plain(cell.audit.sources.start if cell.audit else None),
                 ))  # fmt: skip
         columns: Head = ["policy", "tasks", *right("starts", "N", "pass@1", "pass@N", "headroom")]
-        columns += right("agree", "kappa", extra=True)
+        columns += right("kappa", extra=True)
         episodes = sum(len(recording.episodes) for recording in self.recordings)
         heading = f"{count(episodes, 'outcome')} of {count(len(self.recordings), 'recording')}"
         return Table(heading, columns, rows, self.result.notes)
