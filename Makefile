@@ -5,6 +5,7 @@ VENV ?= .venv
 EXTRA ?= dev
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PLUGINS := $(patsubst %/pyproject.toml,-e ./%,$(wildcard contrib/*/pyproject.toml))
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 .DEFAULT_GOAL := help
@@ -56,16 +57,18 @@ wheel: $(READY)  ## build the wheel into dist/
 clean:  ## remove .venv, caches and builds
 	rm -rf .venv .venv-* dist build site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt $(wildcard contrib/*/pyproject.toml)
 	@if [ -z "$(PYTHON)" ]; then echo "BestTake needs Python 3.11 or newer on the PATH" >&2; exit 1; fi
 	@echo "setting up $(VENV) with $(PYTHON)"
 	@rm -rf $(VENV)
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --python $(PYTHON) $(VENV) && \
-		uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[$(EXTRA)]'; \
+		uv pip install --quiet --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[$(EXTRA)]' && \
+		uv pip install --quiet --python $(BIN)/python --no-deps $(PLUGINS); \
 	else \
 		$(PYTHON) -m venv $(VENV) && \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA)]'; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRA)]' && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(PLUGINS); \
 	fi
 	@$(BIN)/python -m compileall -q src  # where PYTHONDONTWRITEBYTECODE is set, every process would compile anew
 	@touch $(READY)

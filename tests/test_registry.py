@@ -41,8 +41,14 @@ def test_a_misspelt_scheme_is_answered_with_the_nearest() -> None:
         registry.policy("testbet:half")
     with pytest.raises(ComponentError, match="hog:x: hog takes no name after its colon"):
         registry.encoder("hog:x")
+
+
+def test_a_plug_in_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_plugins", lambda group: ())
     with pytest.raises(ComponentError, match="install besttake-model-scorers, from contrib/model-scorers"):
         registry.scorer("judge:http://127.0.0.1:8000?model=m")
+    with pytest.raises(ComponentError, match="install besttake-formats, from contrib/formats"):
+        registry.demos("rlds:bridge")
 
 
 @pytest.mark.parametrize("family", ["policy", "env", "encoder", "demos", "arm", "scorer"])

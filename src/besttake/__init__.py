@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from besttake.policies.base import FunctionPolicy
     from besttake.registry import trust
     from besttake.result import Result
+    from besttake.serving.gate import Gate
+    from besttake.verbs.act import act
     from besttake.verbs.compare import compare
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.doctor import doctor
@@ -36,13 +38,14 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "BestTakeError", "FunctionPolicy", "Plan", "Result", "Retrieval", "Run", "__version__", "compare", "diagnose",
-    "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust",
+    "BestTakeError", "FunctionPolicy", "Gate", "Plan", "Result", "Retrieval", "Run", "__version__", "act", "compare",
+    "diagnose", "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust",
 ]  # fmt: skip
 
 _MODULES = {
     "Plan": "config", "Retrieval": "config", "BestTakeError": "errors", "Result": "result", "Run": "verbs.runs",
-    "FunctionPolicy": "policies.base", "trust": "registry", "diagnose": "verbs.diagnose.diagnosis",
+    "FunctionPolicy": "policies.base", "Gate": "serving.gate", "trust": "registry",
+    "diagnose": "verbs.diagnose.diagnosis",
 }  # fmt: skip
 """Where public names live; any other verb ``x`` is ``besttake.verbs.x.x``."""
 

@@ -67,11 +67,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "testbed": "besttake.testbed.demos:make",
         "lerobot": "besttake.demos.lerobot:make",
         "hdf5": "besttake.demos.hdf5:make",
-        "rlds": "besttake.demos.rlds:make",
-        "maniskill": "besttake.demos.hdf5_formats:make_maniskill",
-        "aloha": "besttake.demos.hdf5_formats:make_aloha",
-        "zarr": "besttake.demos.zarr:make",
-        "droid": "besttake.demos.hdf5_formats:make_droid",
         "video": "besttake.demos.video:make",
         "run": "besttake.demos.run:make",
     },
@@ -86,7 +81,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "manifold": "besttake.scorers.frames:Manifold",
         "coverage": "besttake.scorers.frames:Coverage",
         "consensus": "besttake.scorers.frames:Consensus",
-        "self": "besttake.scorers.own:make",
         "last": "besttake.scorers.frames:make_last",
         "actions": "besttake.scorers.motion:make_actions",
         "smoothness": "besttake.scorers.motion:Smoothness",
@@ -97,7 +91,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
 
 _PLUGINS = {
     "libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers",
-    "openvla": "openvla",
+    "openvla": "openvla", **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"),
 }  # fmt: skip
 """Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
 _ONE_OF = {

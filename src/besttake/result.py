@@ -22,7 +22,7 @@ from besttake.core.relation import FittedLine, Splits
 from besttake.core.stats import Estimate as Estimate
 from besttake.core.stats import Finding as Finding
 from besttake.core.stats import Forecast as Forecast
-from besttake.errors import RunError
+from besttake.errors import PlanError, RunError
 from besttake.files import read_json, read_regular
 
 if TYPE_CHECKING:
@@ -295,14 +295,16 @@ class RejectionPoint(_Model):
 
 
 class Rejection(_Model):
-    """Retrying until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take.
+    """Retrying ``arm`` until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take.
 
-    ``takes``, ``success`` and ``gain`` (over one take) belong to the threshold that keeps nine tenths of the best gain
+    The arm is that of the recommended option where it keeps the best of several takes, else ``base``. ``takes``,
+    ``success`` and ``gain`` (over one take of base) belong to the threshold that keeps nine tenths of the best gain
     with the fewest takes. It is chosen for each start on other starts, and so is every point of ``curve``.
     ``threshold``, chosen on all starts, is the one to use with ``scorer`` from now on; null if it is best to run all
     ``n`` takes.
     """
 
+    arm: str
     n: int
     scorer: str
     threshold: float | None
@@ -451,6 +453,20 @@ class Result(_Model):
         from besttake.reporting import figures
 
         return figures.relation(self, legend=True)
+
+    def cell_of(self, policy: str = "") -> Cell:
+        """Return what was found of a policy over all tasks: the one that is named, or the only one.
+
+        Raises:
+            PlanError: There is no such policy, or there are several and none is named.
+        """
+        named = {cell.policy: cell for cell in self.policies}
+        if not policy and len(named) == 1:
+            return self.policies[0]
+        cell = named.get(policy) or {uri.partition(":")[2]: one for uri, one in named.items()}.get(policy)
+        if cell is None:
+            raise PlanError(f"`policy` {policy or 'is missing'}: the run has {', '.join(named)}")
+        return cell
 
     def to_dataframe(self) -> Any:
         """Return a row per cell and number as a pandas DataFrame, proportions as fractions. Needs pandas."""

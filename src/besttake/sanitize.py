@@ -1,7 +1,6 @@
-"""Names that came from files, made harmless for where they go: a terminal, Markdown.
+"""Names that came from files, made harmless for where they go: a terminal, Markdown, SVG, a CSV.
 
-HTML is escaped by its own tools (the templates' autoescape and `html.escape`), cells of a CSV by
-`besttake.recordings.tabular.escaped`.
+HTML is escaped by its own tools (the templates' autoescape).
 
 >>> printable("pick\\x1b[2Jup")
 'pick\\\\x1b[2Jup'
@@ -11,15 +10,20 @@ HTML is escaped by its own tools (the templates' autoescape and `html.escape`), 
 
 from __future__ import annotations
 
+import html
 import re
+from typing import Any
 
-# C0 and C1 control codes but tab and newline, and letters that turn the direction of what follows.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# C0 and C1 control codes but tab and newline, letters that turn the direction of what follows, and what is no character
+# (a lone surrogate stands for a byte of a name that is not UTF-8): no terminal, no XML and no UTF-8 file takes these.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+FORMULA = "=+-@\t\r"
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MARKS = re.compile(r"([\\`*_|\[\]~$#!])")
 
 
 def printable(text: str) -> str:
-    """``text`` for a terminal: codes that would move the cursor, set a title or hide text are written out."""
+    """``text`` for a terminal or a file: codes that would move the cursor, set a title or hide text are written out."""
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -27,3 +31,20 @@ def markdown(text: str) -> str:
     """``text`` on one line of Markdown, with what Markdown or HTML would act on made harmless."""
     flat = _MARKS.sub(r"\\\1", " ".join(printable(text).split()))
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def xml(text: str) -> str:
+    """``text`` inside an SVG element or attribute."""
+    return html.escape(printable(text))
+
+
+def csv_cell(value: Any) -> Any:
+    """A cell of a CSV: spreadsheets take text that begins as a formula for one, unless an apostrophe is before it.
+
+    >>> csv_cell("+cmd|'/c calc'!A1"), csv_cell("-0.5"), csv_cell("\\x1b[2J"), csv_cell(None)
+    ("'+cmd|'/c calc'!A1", '-0.5', '\\\\x1b[2J', '')
+    """
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = printable(value)
+    return f"'{text}" if text[:1] and text[0] in FORMULA and not _NUMBER.fullmatch(text) else text

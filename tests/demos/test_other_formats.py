@@ -16,12 +16,13 @@ import writers
 from PIL import Image
 
 from besttake import registry
-from besttake.demos import hdf5, hdf5_formats, lerobot, rlds, video, zarr
+from besttake.demos import hdf5, lerobot, video
 from besttake.demos.base import AnnotatedSource, TaskSource, UnreadableDemo
 from besttake.demos.build import Options, build
 from besttake.demos.resolve import KNOWN, guess, source_of
 from besttake.encoders.hog import Hog
-from besttake.errors import LibraryError, MissingExtra
+from besttake.errors import LibraryError
+from besttake_formats import raw, rlds, zarr
 
 FIXTURES = Path(__file__).parent / "fixtures"
 EPISODES = [writers.episode(number, length=12, side=32) for number in range(3)]
@@ -159,7 +160,7 @@ def test_sizes_of_a_replay_buffer_are_not_believed(replay, change):
         registry.demos(f"zarr:{replay}")
 
 
-def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path, monkeypatch):
+def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path):
     chunk = replay / "data" / "action" / "1.0"
     chunk.write_bytes(b"damaged")
     # Rows 8 to 15 are damaged, which all but the last of the three episodes have some of.
@@ -174,9 +175,6 @@ def test_a_replay_buffer_that_is_none_is_one_line(replay, tmp_path, monkeypatch)
         registry.demos(f"zarr:{replay}")
     with pytest.raises(LibraryError, match="no such file"):
         registry.demos("zarr:/nowhere.zarr")
-    monkeypatch.setitem(sys.modules, "zarr", None)
-    with pytest.raises(MissingExtra, match=r"besttake\[zarr\]"):
-        registry.demos(f"zarr:{replay}")
 
 
 def pictures(root):
@@ -212,7 +210,7 @@ def test_a_bare_path_is_taken_for_what_it_is(tmp_path, scheme):
 
 DECODES = {
     "lerobot": (lerobot, "picture"), "rlds": (rlds, "picture"), "zarr": (zarr, "_pictures"),
-    "droid": (hdf5_formats, "video_frames"), "hdf5": (hdf5, "pictures"), "maniskill": (hdf5, "pictures"),
+    "droid": (raw, "video_frames"), "hdf5": (hdf5, "pictures"), "maniskill": (hdf5, "pictures"),
     "aloha": (hdf5, "pictures"), "video": (video, "read_frames"),
 }  # fmt: skip
 

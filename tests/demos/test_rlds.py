@@ -17,9 +17,9 @@ from besttake import registry
 from besttake.demos.base import UnreadableDemo
 from besttake.demos.build import Options, build
 from besttake.demos.reading import Unreadable
-from besttake.demos.rlds import Example, places
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
+from besttake_formats.rlds import Example, places
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TFDS = FIXTURES / "rlds" / "libero_object_no_noops"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -13,12 +10,7 @@ from besttake import registry
 from besttake.demos.build import build
 from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
-from besttake.errors import BestTakeError
 from besttake.scorers.base import Footage
-from besttake.takes.key import TakeKey
-from besttake.takes.manifest import Manifest
-from besttake.takes.store import Store
-from besttake.takes.take import Film, Take
 from besttake.testing import check_scorer
 from besttake.testing.methods import _footage, _Squares
 
@@ -102,42 +94,3 @@ def test_last_is_the_likeness_of_the_last_frames_to_the_last_frames(takes: list[
         for window, value in zip(take.windows[:2], values[:2], strict=True):
             own = take.embeddings[window][-2:]  # type: ignore[index]
             assert value == pytest.approx((own @ ends.T).max(axis=1).mean(), abs=1e-6)
-
-
-@pytest.fixture(scope="module")
-def tuning(squares: Library, takes: list[Footage], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with the library of squares: of policy p four takes, the first two of which succeed at step 6."""
-    path = tmp_path_factory.mktemp("runs") / "tuning"
-    with Store.write(path, Manifest(identity={"seed": 0}, library=str(squares.path))) as store:
-        for start, take in enumerate(takes):
-            assert take.frames is not None
-            assert take.actions is not None
-            assert take.states is not None
-            store.add(
-                Take(
-                    TakeKey("p", "e", "check", start, "base", 0), 6 if start < 2 else None, take.actions, take.states,
-                    Film.pack(take.frames), take.steps,
-                )
-            )  # fmt: skip
-    return path
-
-
-@pytest.mark.parametrize("uri", ["self", "last"])
-def test_own_successes_stand_in_for_demonstrations(
-    tuning: Path, takes: list[Footage], squares: Library, uri: str
-) -> None:
-    scorer = registry.scorer(f"{uri}:{tuning}")
-    assert scorer.spec.trained_on == {("e", "check", start) for start in range(4)}
-    assert scorer.spec.encoder == Hog().spec.fingerprint
-    own = [replace(take, policy="p", task="check") for take in takes]
-    got = np.array([score.values for score in scorer.score(own, None)], np.float64)
-    seen = [take.embeddings[take.steps <= 6] for take in takes[:2]]  # type: ignore[index]
-    library = np.concatenate(seen if uri == "self" else [frames[-3:] for frames in seen])
-    for take, values in zip(takes, got, strict=True):
-        for window, value in zip(take.windows[:2], values[:2], strict=True):
-            frames = take.embeddings[window] if uri == "self" else take.embeddings[window][-3:]  # type: ignore[index]
-            assert value == pytest.approx((frames @ library.T).max(axis=1).mean(), abs=1e-6)
-    nothing = scorer.score([replace(takes[0], policy="p", task="another")], None)
-    assert np.isnan(nothing[0].values).all()
-    with pytest.raises(BestTakeError, match="has no successful base take of q"):
-        scorer.score([replace(takes[0], policy="q", task="check")], None)

@@ -227,3 +227,29 @@ def test_connections_are_bounded(policy, observation):
             time.sleep(0.1)
         with connect(server.url) as client:
             assert act(client, observation).type == "action"
+
+
+def test_who_names_many_episodes_takes_no_memory_and_nothing_from_others(policy, observation, monkeypatch):
+    """Its own oldest episodes are forgotten; those of another client, and of who has left, keep their seeds."""
+    monkeypatch.setattr("besttake.serving.served._MOST_EPISODES", 50)
+
+    def begin(socket, name, start):
+        socket.send(pack_message(Message("episode_start", {"task": {"name": name, "episode_idx": start}})))
+        return act(socket, observation).payload["actions"]
+
+    def seeded(start, seed):
+        return policy.sample([observation], [Draw(9, "push", start, seed)])[0, 0]
+
+    with serve(policy, seed=9) as server:
+        with connect(server.url) as gone:
+            begin(gone, "push", 1)
+        with connect(server.url) as other, connect(server.url) as flood:
+            begin(other, "push", 2)
+            begin(flood, "push", 3)
+            for number in range(60):
+                begin(flood, f"{number}" * 10_000, 0)
+            kept = server._served._begun
+            assert max(map(len, kept.values())) == 50
+            assert all(len(name) == 16 for begun in kept.values() for name in begun)
+            for start, seed in ((1, 1), (2, 1), (3, 0)):
+                np.testing.assert_array_equal(begin(other, "push", start), seeded(start, seed))

@@ -9,6 +9,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import av
 import numpy as np
@@ -20,6 +21,9 @@ from besttake.config import Plan
 from besttake.errors import ComponentError, PlanError, RunError
 from besttake.reporting import writers
 from besttake.reporting.dataset import CAMERA, Scene, write_dataset
+from besttake.reporting.drawing import Figure, Label
+from besttake.reporting.table import Table
+from besttake.reporting.writers import write_csv
 from besttake.takes.scores import ScoreName
 from besttake.takes.store import Store
 from besttake.verbs.compare import compare
@@ -161,3 +165,19 @@ def test_the_name_of_a_film_is_never_a_path(run: Path) -> None:
     with Store.open(run) as store:
         key = replace(store.rows()[0].key, policy="../../x:é\n", task="a/b")
     assert re.fullmatch(r"[A-Za-z0-9._-]+\.mp4", writers.film_name(key, True))
+
+
+def test_cells_that_a_spreadsheet_would_run_and_bytes_that_hide_are_text(tmp_path: Path) -> None:
+    cells = ["=cmd|'/c calc'!A1", "+1 or so", "@a", "-x", "a\x1b[2J", "\udcff", "-0.5", "+3e-2", -1.5, None]
+    write_csv(Table("t", ("=name",), [(cell,) for cell in cells]), tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open() as file:
+        rows = [row[0] if row else "" for row in csv.reader(file)]
+    escaped = ["'=cmd|'/c calc'!A1", "'+1 or so", "'@a", "'-x", r"a\x1b[2J", r"\udcff", "-0.5", "+3e-2", "-1.5", ""]
+    assert rows == ["'=name", *escaped]
+
+
+def test_a_figure_is_xml_whatever_names_hold() -> None:
+    name = "".join(map(chr, [*range(1, 32), 0x7F, 0xD800, 0xFFFE])) + "<&>"
+    figure = Figure(10, 10, name, (Label(x=1, y=1, text=name, tip=name, data={"take": name}),))
+    for standalone in (True, False):
+        ElementTree.fromstring(figure.svg(standalone=standalone).encode())

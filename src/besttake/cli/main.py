@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from besttake import files
-from besttake.cli import diagnose, interrupt, library, recorded, runs
+from besttake.cli import acting, diagnose, interrupt, library, recorded, runs
 from besttake.cli.flags import trusting
 from besttake.errors import BestTakeError, Interrupted
 from besttake.progress import SafeConsole
@@ -44,6 +44,7 @@ costs.
 _EXIT = (
     "Glossary: https://github.com/besttake/besttake/blob/main/docs/concepts.md#words"
     "\n\nExit codes: 0 success, 1 could not finish (disk full) or takes failed, 2 bad input, 3 undecided with --strict,"
+    " 4 play another take (rank --run),"
     " 130 interrupted."
 )
 _LIMITS = {
@@ -174,7 +175,7 @@ def _add(to: typer.Typer, name: str, function: Callable[..., None], group: str |
 
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Measure a policy": (diagnose.demo, diagnose.diagnose, diagnose.probe, diagnose.plan, diagnose.reproduce),
-    "Read and use a run": (runs.report, runs.score, runs.compare, runs.export, runs.serve),
+    "Read and use a run": (runs.report, runs.score, runs.compare, runs.export, runs.serve, acting.act),
     "Use recordings from elsewhere": (recorded.rank, recorded.ingest),
     "Set up": (library.doctor,),
 }

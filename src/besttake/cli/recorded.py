@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -18,8 +19,12 @@ def rank(
         typer.Argument(metavar="TAKE", help="Videos, folders of pictures, or LeRobot episodes (DATASET#3)."),
     ],
     demos: Annotated[
-        str, typer.Option(metavar="PATH|URI", help="Library, data set or folder of videos to compare with.")
-    ],
+        str | None, typer.Option(metavar="PATH|URI", help="Library, data set or folder of videos to compare with.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Judge the last take by the score and threshold of this run.")
+    ] = None,
+    policy: Annotated[str, typer.Option(metavar="NAME", help="Policy of the run, where it has several.")] = "",
     task: Annotated[str, typer.Option(metavar="TASK", help="Compare only with demonstrations of this task.")] = "",
     window: Annotated[
         str, typer.Option(metavar="common|episode", help="Time to score: common to all takes, or each whole episode.")
@@ -42,10 +47,18 @@ def rank(
     Takes that score below every held-out demonstration, or no better than their own pixels shuffled, are marked. Exits
     with code 2 if no take could be ranked.
 
+    With --run the takes are those of one start, in the order in which they were played. The last one is accepted (exit
+    code 0), or another is asked for (exit code 4).
+
     Examples:
       besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
       besttake rank my_dataset#0 my_dataset#1 --demos lerobot:org/demos --encoder dinov2+siglip
+      besttake rank take1.mp4 --run runs/mine
     """
+    if run is not None:
+        raise typer.Exit(_judged(takes, run, policy, task, fps, as_json))
+    if demos is None:
+        raise PlanError("`demos` is missing: say what takes are compared with, or name a `run` whose score judges them")
     from besttake.reporting.ranking import make_html
     from besttake.reporting.terminal import ranking
     from besttake.verbs.rank import rank as order
@@ -56,6 +69,20 @@ def rank(
     show(ranking(result), result.to_json(), as_json)
     if all(take.place is None for take in result.takes):
         raise typer.Exit(2)
+
+
+def _judged(takes: list[str], run: Path, policy: str, task: str, fps: float, as_json: bool) -> int:
+    """Print what the gate of a run says of the last take; the exit code."""
+    from besttake.reporting.words import judged
+    from besttake.serving.gate import Gate
+
+    gate = Gate.open(run, policy)
+    for take in takes:
+        judgement = gate.judge_recording(take, task, fps)
+        if judgement.accept:
+            break
+    show(judged(judgement, takes), asdict(judgement), as_json)
+    return 0 if judgement.accept else 4
 
 
 def ingest(

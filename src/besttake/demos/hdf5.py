@@ -1,6 +1,6 @@
 """HDF5 files of any layout, read safely with h5py, and the layout of LIBERO and robomimic: ``hdf5:FILE``.
 
-``hdf5:DIRECTORY`` reads all its .hdf5 and .h5 files. `besttake.demos.hdf5_formats` has other layouts.
+``hdf5:DIRECTORY`` reads all its .hdf5 and .h5 files. The plug-in ``contrib/formats`` reads other layouts.
 
 LIBERO, known by ``obs/…_rgb``: the task is the file's name without ``_demo``, the instruction stands in
 ``problem_info``; the state (8) is ``ee_pos``, ``ee_ori`` (axis-angle) and ``gripper_states``; pictures are stored as

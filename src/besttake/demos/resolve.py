@@ -16,8 +16,7 @@ from besttake.demos import hdf5
 from besttake.demos.base import Source
 from besttake.demos.build import BuildHooks, Options, build, build_cached
 from besttake.demos.library import Library
-from besttake.demos.reading import Unreadable
-from besttake.demos.rlds import newest_version
+from besttake.demos.reading import Unreadable, newest_version
 from besttake.demos.video import PICTURES, VIDEOS
 from besttake.encoders.base import Fitted
 from besttake.encoders.cache import cached

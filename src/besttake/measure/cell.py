@@ -10,7 +10,7 @@ import numpy as np
 from besttake import result as r
 from besttake.arms import BASE
 from besttake.core import headroom, probe, relation, select, stats
-from besttake.core.headroom import mean, start_pass_at_k
+from besttake.core.headroom import mean
 from besttake.core.pool import Pool, pools
 from besttake.core.probe import PolicyProbe
 from besttake.core.sequential import Looks
@@ -121,15 +121,16 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
     asked = questions_of(arms, settings.n, settings.controls)
     findings = answer(asked, settings.worth, looks)
     selectors = _selectors(data, findings, looks, settings.n)
+    verdict = judge(data, settings, asked, findings, looks, past)
     update = {
         "headroom": _headroom(base.outcomes, findings, settings.n),
         "selectors": selectors,
         "ranking": _ranking(base, data) if data.scored else None,
         "arms": _arms(data, findings, selectors, settings),
-        "verdict": judge(data, settings, asked, findings, looks, past),
+        "verdict": verdict,
         "tasks": _tasks(data, findings, settings.n),
         "notes": _notes(data, settings.n),
-        "rejection": rejection_of(data, settings.n),
+        "rejection": rejection_of(data, settings.n, verdict.recommended.arm if verdict.recommended.takes > 1 else BASE),
     }
     return whole.model_copy(update=update)
 
@@ -335,13 +336,13 @@ def _ends(value: Estimate) -> tuple[float, float] | None:
     return None if value.low is None or value.high is None else (value.low, value.high)
 
 
-def rejection_of(data: CellData, n: int) -> r.Rejection | None:
-    """What "retry until the score passes, at most n times" gives on base; None where there is nothing to reject by.
+def rejection_of(data: CellData, n: int, arm: str) -> r.Rejection | None:
+    """What "retry until the score passes, at most n times" gives in an arm; None where there is nothing to reject by.
 
     The threshold of each start comes from starts of other folds.
     """
-    base, window = data.arms[BASE], data.windows[0]
-    scores, outcomes = base.score(data.score_name), base.outcomes
+    own, window = data.arms[arm], data.windows[0]
+    scores, outcomes = own.score(data.score_name), own.outcomes
     if scores is None or n < 2 or data.deterministic or window == "episode":
         return None
     # Neighbours fall into different folds, so that each fold has starts of every task.
@@ -352,10 +353,10 @@ def rejection_of(data: CellData, n: int) -> r.Rejection | None:
     chosen = select.held_out(outcomes, each, folds, others, None, n)
     limit = select.threshold_at(scores, outcomes, select.choose_rate(outcomes, scores, n))
     return r.Rejection(
-        n=n, scorer=data.scorer, threshold=limit if np.isfinite(limit) else None,
+        arm=arm, n=n, scorer=data.scorer, threshold=limit if np.isfinite(limit) else None,
         takes=stats.mean_interval(chosen.takes, stats.Scale(1.0, float(n), (1.0, float(n))), draws=_DRAWS),
         success=stats.mean_interval(chosen.success, stats.unit_scale(), draws=_DRAWS),
-        gain=stats.mean_interval(chosen.success - start_pass_at_k(outcomes, 1), stats.pick_scale(), draws=_DRAWS),
+        gain=stats.mean_interval(chosen.success - data.start_means(BASE), stats.pick_scale(), draws=_DRAWS),
         curve=[
             r.RejectionPoint(passing=rate, takes=mean(one.takes), success=mean(one.success)) for rate, one in curve
         ],

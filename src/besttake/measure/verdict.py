@@ -236,14 +236,14 @@ def _chosen(
     ]
     gap = behind[advice.cheaper] if advice.cheaper is not None and not within else None
     may_do = gap is not None and gap.low is not None and gap.low < worth
-    gain = _corrected(_gain(rows[option], findings), optimism if option else 0.0)
+    gain = corrected(_gain(rows[option], findings), optimism if option else 0.0)
     # Whoever looks at the same takes again learns nothing, so that nothing was given before.
     given = past.given if kept is not None and past.given is not None and past.given.gain != gain else None
     return {
         "answer": answer, "option": rows[option].name, "within": within, "optimism": optimism,
         "cheaper": rows[advice.cheaper or 0].name if may_do else None,
         "gain": gain,
-        "success": _corrected(_success(rows[option]), optimism if option else 0.0, least=0.0),
+        "success": corrected(_success(rows[option]), optimism if option else 0.0, least=0.0),
         "given": given,
         "options": [
             r.Option(
@@ -288,7 +288,7 @@ def _gain(row: _Row, findings: Mapping[str, Finding]) -> Estimate:
     return findings[row.asked].estimate if row.asked else _ZERO
 
 
-def _corrected(estimate: Estimate, optimism: float, least: float = -1.0) -> Estimate:
+def corrected(estimate: Estimate, optimism: float, least: float = -1.0) -> Estimate:
     """An estimate less what the choice adds to it, between ``least`` and 1. The interval only grows: the choice may
     have added nothing."""
     if estimate.value is None or estimate.low is None or estimate.high is None:

@@ -33,6 +33,7 @@ from besttake.recordings.episodes import (
     read_json,
     whole,
 )
+from besttake.sanitize import FORMULA
 
 _COUNTS = ("episode", "episode_id", "episode_idx", "episode_index", "episode_ix")
 """These may count the episodes of a run as well as its starts."""
@@ -73,7 +74,6 @@ _GROOT = "libero_sim/"
 _MOST_NAMES = 10_000
 _MOST_UNREAD = 40
 _MOST_NAMED = 3
-_FORMULA = "=+-@\t\r"
 _DELIMITERS = ",;\t"
 Row = Mapping[Any, Any]
 
@@ -143,19 +143,8 @@ def _notes(path: Path, chosen: Mapping[str, tuple[str, ...]], left_out: Sequence
         yield f"{path.name}: left out what holds no outcome, lines {listed(left_out, _MOST_NAMED)}"
 
 
-def escaped(cell: Any) -> Any:
-    """Escape a cell for spreadsheets: an apostrophe is put before text that would be read as a formula.
-
-    >>> escaped("+cmd|'/c calc'!A1"), escaped("-0.5")
-    ("'+cmd|'/c calc'!A1", '-0.5')
-    """
-    if isinstance(cell, str) and cell[:1] in tuple(_FORMULA) and whole(cell.lstrip("-")) is None:
-        return f"'{cell}"
-    return cell
-
-
 def _unescaped(text: str) -> str:
-    return text[1:] if len(text) > 1 and text[0] == "'" and text[1] in _FORMULA else text
+    return text[1:] if len(text) > 1 and text[0] == "'" and text[1] in FORMULA else text
 
 
 def _csv(path: Path) -> Iterator[tuple[int, Row]]:

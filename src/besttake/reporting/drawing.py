@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 
 from besttake.core.stats import Estimate
 from besttake.reporting.numbers import MINUS, interval
+from besttake.sanitize import xml
 
 PRINT: dict[str, str] = {
     "paper": "#ffffff", "ink": "#1d1f23", "muted": "#6a6f78", "faint": "#e3e5e8", "accent": "#0b66b0",
@@ -96,7 +96,7 @@ class Figure:
 
     def svg(self, theme: Mapping[str, str] = PRINT, *, standalone: bool = True) -> str:
         """SVG text. A ``standalone`` file has its own background and font."""
-        head = f'viewBox="0 0 {_n(self.width)} {_n(self.height)}" role="img" aria-label="{escape(self.title)}"'
+        head = f'viewBox="0 0 {_n(self.width)} {_n(self.height)}" role="img" aria-label="{xml(self.title)}"'
         body = "".join(_svg(shape, theme) for shape in self.shapes)
         if not standalone:
             return f'<svg {head} class="fig" style="max-width:{_n(self.width)}px">{body}</svg>'
@@ -104,7 +104,7 @@ class Figure:
         ground = f'<rect width="100%" height="100%" style="fill:{theme["paper"]}"/>'
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} {head}>'
-            f"<title>{escape(self.title)}</title>{ground}{body}</svg>\n"
+            f"<title>{xml(self.title)}</title>{ground}{body}</svg>\n"
         )
 
     def _repr_svg_(self) -> str:
@@ -136,10 +136,10 @@ def _outline(mark: Mark) -> list[Point]:
 
 
 def _svg(shape: Element, theme: Mapping[str, str]) -> str:
-    extra = "".join(f' data-{name}="{escape(value)}"' for name, value in shape.data.items())
+    extra = "".join(f' data-{name}="{xml(value)}"' for name, value in shape.data.items())
     if shape.tip:
-        named = escape(" ".join(shape.tip.split()))
-        extra += f' data-tip="{escape(shape.tip)}" role="img" aria-label="{named}" tabindex="0"'
+        named = xml(" ".join(shape.tip.split()))
+        extra += f' data-tip="{xml(shape.tip)}" role="img" aria-label="{named}" tabindex="0"'
     fade = f";opacity:{_n(shape.opacity)}" if shape.opacity < 1 else ""
     match shape:
         case Polyline():
@@ -159,7 +159,7 @@ def _svg(shape: Element, theme: Mapping[str, str]) -> str:
             style = f"fill:{theme[shape.color]};font-size:{_n(shape.size)}px{weight}{fade}"
             anchor = f' text-anchor="{shape.anchor}"' if shape.anchor != "start" else ""
             place = f'x="{_n(shape.x)}" y="{_n(shape.y)}"'
-            return f'<text {place}{anchor} style="{style}"{extra}>{escape(shape.text)}</text>'
+            return f'<text {place}{anchor} style="{style}"{extra}>{xml(shape.text)}</text>'
     raise TypeError(f"no drawing for {type(shape).__name__}")
 
 

@@ -33,6 +33,7 @@ from besttake.result import Result
 if TYPE_CHECKING:
     from besttake.demos.library import Library
     from besttake.measure.rescore import ScorerComparison
+    from besttake.verbs.act import ActResult
     from besttake.verbs.compare import CompareResult
     from besttake.verbs.doctor import DoctorResult
     from besttake.verbs.ingest import IngestResult
@@ -138,6 +139,13 @@ def _details(result: Result) -> list[Part]:
     failed = f", {result.cost.errors} failed" if result.cost.errors else ""
     took = f"{result.cost.takes} takes{failed}, {sum(result.cost.seconds.values()):.0f} s"
     return [*parts, *(Sentence(line, "none") for line in (*rules, took)), _BLANK]
+
+
+def acted(result: ActResult) -> list[Part]:
+    """What came of a run's promise, and where the takes are."""
+    named = f"{result.promise.policy}, {result.promise.option}"
+    text = Sentence(words.acted(result), "worse" if result.broken else "", name=named)
+    return [text, Sentence(result.out, name="Takes", exact=True)]
 
 
 def probe(result: ProbeResult) -> list[Part]:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from besttake.core.relation import Across
     from besttake.core.stats import Forecast
     from besttake.result import Answer, Cell, Option, Relation, Result, Verdict
+    from besttake.serving.gate import Judgement
+    from besttake.verbs.act import ActResult
     from besttake.verbs.compare import Change
 
 Tone = Literal["act", "open", "rest"]
@@ -126,17 +128,10 @@ def remarks(result: Result) -> list[str]:
 
 
 def act(result: Result, run: Path | None, cell: Cell) -> str:
-    """The command that does what is recommended for a policy; empty where there is nothing to do."""
-    verdict = cell.verdict
-    if verdict is None or verdict.answer != "act":
+    """The command that plays what is recommended for a policy; empty where nothing is, or nothing can be played."""
+    if cell.verdict is None or cell.verdict.answer != "act" or run is None or not result.plan.get("env"):
         return ""
-    kind, _, settings = verdict.recommended.arm.partition("?")
-    if kind == COOLED and not settings:
-        return f"besttake serve --policy {cell.policy} --cooled --noise {noise_of(result, cell.policy):g}"
-    if kind == RETRIEVE and not settings and run is not None:
-        return f"besttake serve --policy {cell.policy} --retrieve {run}"
-    demos = result.plan.get("demos")
-    return f"besttake rank TAKE… --demos {demos}" if kind == BASE and demos else ""
+    return f"besttake act {run}" + (f" --policy {cell.policy}" if len(result.policies) > 1 else "")
 
 
 def price(option: Option) -> str:
@@ -541,3 +536,25 @@ def check_sentence(check: RetrievalCheck) -> str:
 def _lower(added: Estimate) -> str:
     value, low, high = (None if end is None else -end for end in (added.value, added.high, added.low))
     return estimate_plain(Estimate(value, low, high))
+
+
+def acted(result: ActResult) -> str:
+    """What came of a promise on new starts."""
+    promise, kept = result.promise, result.kept
+    if not kept:
+        return f"No take of {promise.option} was finished, so nothing can be said of its promise."
+    now = f"{sum(take.success for take in kept)} of {len(kept)} starts succeeded, {estimate_percent(result.success)}"
+    held = "The promise is broken" if result.broken else "Nothing speaks against the promise"
+    return (
+        f"Promised {estimate_percent(promise.success)} with {number(promise.takes, 1)} takes per start; {now}, with"
+        f" {number(result.takes, 1)} takes per start. {held}."
+    )
+
+
+def judged(judgement: Judgement, takes: Sequence[str]) -> str:
+    """What a gate says of the last of the ``takes`` of a start."""
+    score = "it has no score" if judgement.score is None else f"it scores {judgement.score:.3g}"
+    wanted = "" if judgement.threshold is None else f", {judgement.threshold:.3g} is enough"
+    if judgement.accept:
+        return f"Accept: keep {takes[judgement.best]} ({score}{wanted})."
+    return f"Retry: {score}{wanted}; {count(judgement.takes_left, 'take')} left."

@@ -18,6 +18,7 @@ from besttake.files import write_bytes, write_text
 from besttake.reporting.figures import every
 from besttake.reporting.table import Table
 from besttake.result import Result
+from besttake.sanitize import csv_cell
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.scores import Scores
 from besttake.takes.take import Take
@@ -45,8 +46,8 @@ def write_csv(table: Table, path: Path) -> Path:
     """One CSV file, UTF-8; an empty field is a number that is not known."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.names)
-    writer.writerows(tuple("" if value is None else value for value in row) for row in table.rows)
+    writer.writerow(map(csv_cell, table.names))
+    writer.writerows(map(csv_cell, row) for row in table.rows)
     return write_text(path, text.getvalue(), parents=True)
 
 

@@ -18,7 +18,6 @@ from besttake.core.search import Index
 from besttake.demos.library import View
 from besttake.options import Reader
 from besttake.scorers.base import Footage, Score, ScorerSpec
-from besttake.scorers.own import OwnLast, Successes, last_likeness
 from besttake.types import F32
 
 
@@ -63,7 +62,7 @@ class Last:
         """For each window; NaN where it has no frame."""
         assert demos is not None
         index = _ends(demos, self._count)
-        return [last_likeness(take, index, self._count) for take in takes]
+        return [_last_likeness(take, index, self._count) for take in takes]
 
 
 @lru_cache(maxsize=8)
@@ -77,15 +76,19 @@ def _ends(demos: View, count: int) -> Index:
     return Index.build(frames)
 
 
-def make_last(rest: str, frames: str = "3", name: str = "") -> Last | OwnLast:
-    """``last``, or ``last:RUN`` for the successes of a run on tuning starts (``last own``), unless it has a ``name``.
+def _last_likeness(take: Footage, index: Index | None, count: int) -> Score:
+    """The mean highest cosine of the last ``count`` frames of each window to those of ``index``."""
+    assert take.embeddings is not None
+    if index is None:
+        return Score([float("nan")] * len(take.windows))
+    trace = index.nearest(take.embeddings).best
+    ends = [trace[window][-count:] for window in take.windows]
+    return Score([float(end.mean(dtype=np.float64)) if len(end) else float("nan") for end in ends])
 
-    ``frames`` counts the last ones.
-    """
-    count = Reader("last").whole("frames", frames)
-    if rest:
-        return OwnLast(Successes.of("last", rest), count, name or "last own")
-    return Last(count, name or "last")
+
+def make_last(_: str = "", frames: str = "3", name: str = "last") -> Last:
+    """``last``, where ``frames`` counts the last ones."""
+    return Last(Reader("last").whole("frames", frames), name)
 
 
 class Consensus:

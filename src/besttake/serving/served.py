@@ -12,13 +12,14 @@ moment ago and are about to ask again, a call waits a little for them.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,10 @@ from besttake.policies.remote_wire import MOST_BYTES
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicySpec
 
-_MOST_EPISODES = 1_000_000
-_MOST_LETTERS = 10_000
+_MOST_EPISODES, _MOST_OF_THE_GONE = 30_000, 300_000
 MOST_STEPS = 1_000_000
-"""What a server keeps of its clients is bounded: named episodes, letters of a name, steps of one episode."""
+"""What a server keeps of its clients is bounded: named episodes of each and of all who have left, steps of an episode.
+An episode takes some 150 bytes, however long its name is."""
 MOST_ROWS = 64
 """Rows of one call where a policy sets no limit of its own."""
 _LONGEST = 0.03
@@ -75,7 +76,8 @@ class Served:
         self.follows = isinstance(policy, Augmented) and policy.looks_back
         """Whether the policy looks back over the episode, so that its history must be kept."""
         self._policy = policy
-        self._episodes: Counter[tuple[str, int]] = Counter()
+        self._begun: dict[Client | None, dict[bytes, int]] = {None: {}}
+        """How often each client has begun each episode; those who have left are None."""
 
     def sample(self, rows: Sequence[SampleRequest]) -> list[F32 | Exception]:
         """One chunk (horizon, action_dim) per row, or what is wrong with it; one thread asks at a time."""
@@ -95,13 +97,16 @@ class Served:
             return np.array(chunk)  # the policy may use its memory again before this client has its last action
         return ComponentError(f"{self.spec.name}: actions that are not finite (NaN or Inf)")
 
-    def episode(self, task: str, start: int) -> Draw:
-        """The draw of the next episode of ``task`` from ``start``."""
-        if len(task) > _MOST_LETTERS or len(self._episodes) >= _MOST_EPISODES:
-            raise ComponentError("too many episodes, or too long a name; start the server again")
-        seed = self._episodes[task, start]
-        self._episodes[task, start] += 1
+    def episode(self, client: Client, task: str, start: int) -> Draw:
+        """The draw of the next episode of ``task`` from ``start``, whoever began it before."""
+        name = hashlib.blake2b(f"{start} {task}".encode(errors="surrogatepass"), digest_size=16).digest()
+        seed = sum(begun.get(name, 0) for begun in self._begun.values())
+        _count(self._begun.setdefault(client, {}), {name: 1}, _MOST_EPISODES)
         return Draw(self.seed, task, start, seed)
+
+    def leave(self, client: Client) -> None:
+        """Keep what ``client`` began with that of all who have left."""
+        _count(self._begun[None], self._begun.pop(client, {}), _MOST_OF_THE_GONE)
 
     def describe(self) -> dict[str, Any]:
         """What a `besttake` client needs to know, in plain values."""
@@ -141,6 +146,15 @@ class Served:
         if size is not None and len(state) != size:
             raise ComponentError(f"{name} needs {size} state numbers, the client sent {len(state)}")
         return state.astype(np.float32)
+
+
+def _count(begun: dict[bytes, int], more: Mapping[bytes, int], most: int) -> None:
+    """Add ``more`` to what was begun; of more than ``most`` episodes the oldest are forgotten, and their seeds with
+    them."""
+    for name, times in more.items():
+        begun[name] = begun.pop(name, 0) + times
+    for name in list(islice(begun, max(0, len(begun) - most))):
+        del begun[name]
 
 
 class ServedEpisode:

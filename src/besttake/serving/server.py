@@ -150,4 +150,5 @@ class Server:
             return
         finally:
             client.leave()
+            self._served.leave(client)
             self._open.discard(connection)

@@ -50,7 +50,7 @@ class _Session:
     def _begun(self, task: Any, start: Any) -> ServedEpisode:
         """The next episode of ``task`` from ``start`` where the client names both, else of this connection."""
         if isinstance(task, str) and isinstance(start, int) and start >= 0:
-            return ServedEpisode(self._served, self._client, self._served.episode(task, start), task)
+            return ServedEpisode(self._served, self._client, self._served.episode(self._client, task, start), task)
         draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
         self._unnamed += 1
         return ServedEpisode(self._served, self._client, draw, task if isinstance(task, str) else "")

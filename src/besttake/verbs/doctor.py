@@ -63,10 +63,8 @@ EXTRAS = (
     Extra("libero", "LIBERO and LIBERO-Occ", ("libero", "robosuite"), "hf-libero"),
     Extra("maniskill", "SimplerEnv-Bridge tasks in ManiSkill", ("mani_skill",), "mani-skill"),
     Extra("vla-eval", "benchmarks and model servers of vla-eval", ("vla_eval",), "vla-eval"),
-    Extra("zarr", "demonstrations in Zarr (diffusion policy)", ("zarr",), "zarr"),
     Extra("serve", "besttake serve, model servers", ("websockets", "msgpack"), "websockets"),
     Extra("hdf5", "demonstrations of LIBERO and robomimic", ("h5py",), "h5py"),
-    Extra("rlds", "demonstrations in RLDS (Open X, Bridge)", ("google_crc32c",), "google-crc32c"),
     Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
     Extra("ray", "workers on several machines", ("ray",), "ray"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from besttake.measure.rescore import check_same_takes
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting import tables, writers
 from besttake.reporting.dataset import Scene, write_dataset
-from besttake.takes.key import Row
+from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.verbs.diagnose.setup import spec_of
 from besttake.verbs.runs import Run
@@ -35,6 +35,7 @@ class Wanted:
         tasks: Export only takes of these tasks.
         arms: Export only takes of these arms.
         outcome: ``"success"`` or ``"failure"`` (default: both).
+        keys: Export only these takes (default: all).
         most: Export at most this many takes.
         fps: Actions per second of the robot (default: the rate of the run's environment).
 
@@ -54,6 +55,7 @@ class Wanted:
     tasks: Sequence[str] = ()
     arms: Sequence[str] = ()
     outcome: str = ""
+    keys: Collection[TakeKey] = ()
     most: int | None = None
     fps: int | None = None
 
@@ -69,6 +71,7 @@ class Wanted:
         chosen = ((key.policy, self.policies), (key.task, self.tasks), (key.arm, self.arms))
         return (
             row.status == "done"
+            and (not self.keys or key in self.keys)
             and all(not names or name in names for name, names in chosen)
             and self.outcome in ("", "success" if row.success else "failure")
         )

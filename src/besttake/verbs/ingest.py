@@ -26,12 +26,13 @@ from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.logs import LIBERO, LogFormat
 from besttake.recordings.read import read
 from besttake.recordings.starts import choose_starts
-from besttake.recordings.tabular import OWN, escaped
+from besttake.recordings.tabular import OWN
 from besttake.reporting.numbers import count, percent
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
 from besttake.reporting.tables import rates
 from besttake.reporting.words import worded
 from besttake.result import Cell, Cost, Estimate, Relation, Result, StartAudit
+from besttake.sanitize import csv_cell
 from besttake.takes.scores import ScoreName
 from besttake.threads import one_thread
 from besttake.types import F64, I64
@@ -325,7 +326,7 @@ def _write_outcomes(path: Path, recordings: Sequence[Recording]) -> None:
         for recording in recordings:
             for episode in recording.episodes:
                 values = [*(getattr(episode, name) for name in OWN), recording.path]
-                table.writerow([int(v) if isinstance(v, bool) else escaped(v) for v in values])
+                table.writerow([int(v) if isinstance(v, bool) else csv_cell(v) for v in values])
 
 
 def _order(episode: Episode) -> tuple[Any, ...]:

@@ -33,11 +33,12 @@ from besttake.demos.reading import (
     check_links,
     digest,
     inside,
+    newest_version,
     picture,
     read_json,
     stacked,
 )
-from besttake.errors import LibraryError, need
+from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8
 
@@ -165,15 +166,6 @@ def make(
         called, fps_used, fingerprint, tuple(notes), gripper_dim=6 if is_pose else None,
         gripper_open=sign, eef_dims=(0, 1, 2) if is_pose and states in _STATES[:2] else None,
     )  # fmt: skip
-
-
-def newest_version(path: Path) -> Path | None:
-    """``path`` itself where it is a version, else the newest of those in it; None where there is none."""
-    if (path / "features.json").is_file():
-        return path
-    # While tfds writes, and after it was killed, there is a 1.0.0.incompleteXYZ beside.
-    versions = [p.parent for p in path.glob("*/features.json") if re.fullmatch(r"\d{1,9}(\.\d{1,9}){2}", p.parent.name)]
-    return max(versions, key=lambda p: [int(n) for n in p.name.split(".")], default=None)
 
 
 def _rate_said(root: Path) -> float | None:
@@ -306,7 +298,9 @@ def _length(head: bytes, left: int, name: str) -> int:
 
 def masked_crc(data: bytes) -> int:
     """The CRC-32C of ``data``, rotated and shifted as TFRecord stores it."""
-    crc = int(need("google_crc32c", "RLDS demonstrations", "rlds").value(data))
+    import google_crc32c
+
+    crc = int(google_crc32c.value(data))
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, missing_notes, uri_again
 from besttake.demos.reading import LARGEST, Unreadable, check_count, check_links, check_size, fitted_array
-from besttake.errors import LibraryError, need, one_line
+from besttake.errors import LibraryError, one_line
 from besttake.options import Reader
 from besttake.types import F32, U8
 
@@ -126,7 +126,8 @@ def make(
 
 def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
     """The group ``data`` and the ends of the episodes; LibraryError where the file is none such, or not plain."""
-    zarr = need("zarr", f"{name}", "zarr")
+    import zarr
+
     if not path.exists():
         raise LibraryError(f"{name}: there is no such file or directory")
     check_links(path, name)

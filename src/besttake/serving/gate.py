@@ -1,0 +1,148 @@
+"""Accept a take, or ask for another: the score and the threshold that a run has judged, for takes that others play."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from besttake import registry
+from besttake.core.score import window_until
+from besttake.demos.library import Library
+from besttake.encoders.base import Encoder
+from besttake.encoders.cache import cached
+from besttake.errors import ComponentError, PlanError, RunError
+from besttake.measure.promise import Promise, promise_of
+from besttake.recordings.footage import FPS, Clock, films_of
+from besttake.result import Result
+from besttake.scorers.apply import apply_scorers, embed, needs_demos
+from besttake.scorers.base import Footage, Scorer
+from besttake.scorers.scoring import make_scorers
+from besttake.takes.manifest import Manifest
+from besttake.takes.scores import Scores
+from besttake.threads import one_thread
+from besttake.types import U8, Array
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a gate says of a take.
+
+    Attributes:
+        accept: Whether to go on; else play another take from the same start.
+        best: Which take of this start to keep so far: 0 is the first that was judged.
+        score: The score of this take; None where the scorer gave it no number.
+        threshold: The score from which a take is accepted at once; None where all takes are played first.
+        takes_left: How many takes of this start may still be played.
+    """
+
+    accept: bool
+    best: int
+    score: float | None
+    threshold: float | None
+    takes_left: int
+
+
+@dataclass
+class Gate:
+    """Judges one take of a start after the other, as a run has shown to gain.
+
+    Examples:
+        >>> gate = besttake.Gate.open("runs/half")                        # doctest: +SKIP
+        >>> while not (judged := gate.judge(play_a_take())).accept:       # doctest: +SKIP
+        ...     set_up_the_same_start_again()
+    """
+
+    promise: Promise
+    stride: int
+    _scorer: Scorer
+    _library: Library | None
+    _encoder: Encoder
+    _takes: list[Footage] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, run: str | Path, policy: str = "", option: str = "") -> Gate:
+        """The gate of a run's recommended option, or of another one that keeps the best of several takes.
+
+        Raises:
+            PlanError: The option keeps every take, or its scorer reads more than pictures.
+            RunError: The demonstrations, the encoder or the scorer are others than those of the run.
+        """
+        directory = Path(run)
+        result, manifest = Result.load(directory), Manifest.read(directory)
+        promise = promise_of(result.cell_of(policy), option)
+        if promise.n < 2:
+            raise PlanError(f"{directory} recommends {promise.option}: every take is kept, so there is no gate")
+        named = result.plan.get("scorer")
+        uris = [uri for uri in (named if isinstance(named, list) else [named]) if isinstance(uri, str)]
+        file = directory / "result.json"
+        for uri in uris:
+            registry.check_harmless("scorers", registry.FromFile(uri, file))
+        scorer = next(each for each in make_scorers(uris).values() if each.spec.name == promise.scorer)
+        if missing := sorted({"actions", "states"} & set(scorer.spec.reads)):
+            raise PlanError(f"the scorer {promise.scorer} reads {' and '.join(missing)}, and a gate sees pictures only")
+        library = None if manifest.library is None else Library.open(manifest.library)
+        known, scores = result.library or {}, Scores.open(directory)
+        if library is not None and known.get("fingerprint") not in (None, library.fingerprint):
+            raise RunError(f"{library.path} holds other demonstrations than {directory} was scored with")
+        if scores is None or scores.scorers.get(promise.scorer) != scorer.spec.fingerprint:
+            raise RunError(f"{directory} was scored by another version of {promise.scorer}; diagnose again")
+        encoder = (
+            library.encoder()
+            if library is not None
+            else registry.encoder(registry.FromFile(result.plan.get("encoder") or "hog", file))
+        )
+        return cls(promise, int(manifest.plan["stride"]), scorer, library, cached(encoder))
+
+    def judge(self, frames: Sequence[U8], task: str = "") -> Judgement:
+        """Judge the next take of a start: accept it, or ask for another.
+
+        Args:
+            frames: One picture (H, W, 3) of the score camera per action, uint8, the first before the first action.
+            task: Name of the task, or its instruction (default: all demonstrations are compared).
+        """
+        films: Array = np.stack([np.asarray(frame) for frame in frames][:: self.stride]) if len(frames) else np.empty(0)
+        if films.ndim != 4 or films.shape[-1] != 3 or films.dtype != np.uint8:
+            raise ComponentError("a gate judges pictures of one size, uint8 (H, W, 3), at least one of them")
+        with one_thread():
+            (embedded,) = embed(self._encoder, [films])
+            steps = self.stride * np.arange(len(films), dtype=np.int32)
+            self._takes.append(Footage(steps, (), (), frames=films, embeddings=embedded, instruction=task))
+            scores = self._scores(task)
+        score, known = scores[-1], [-math.inf if math.isnan(each) else each for each in scores]
+        best = known.index(max(known))
+        left = self.promise.n - len(scores)
+        accept = left <= 0 or self.promise.accepts(None if math.isnan(score) else score)
+        if accept:
+            self._takes.clear()
+        return Judgement(accept, best, None if math.isnan(score) else score, self.promise.threshold, max(left, 0))
+
+    def judge_recording(self, take: str | Path, task: str = "", fps: float = FPS) -> Judgement:
+        """Judge a recorded take: a video, a folder of pictures of ``fps`` a second, or an episode (``data_set#3``)."""
+        film = films_of(str(take), fps)[0]
+        if film.frames is None:
+            raise PlanError(f"{take}: {film.problem}")
+        rate = self._library.head.fps if self._library is not None else None
+        return self.judge(list(film.frames[Clock("episode", rate or FPS).rows(film.times)]), task)
+
+    def begin(self) -> None:
+        """Forget the takes of this start: the next one is the first of another."""
+        self._takes.clear()
+
+    def _scores(self, task: str) -> list[float]:
+        """The score of each take of this start, on the run's window."""
+        ends = [int(take.steps[-1]) for take in self._takes]
+        until = ends if self.promise.window == "full" else [min(ends)] * len(ends)
+        takes = [
+            Footage(
+                take.steps, (window_until(take.steps, end),), (end,), frames=take.frames, embeddings=take.embeddings,
+                instruction=task, task=task,
+            )
+            for take, end in zip(self._takes, until, strict=True)
+        ]  # fmt: skip
+        view = self._library.view(task, task) if self._library is not None and needs_demos(self._scorer) else None
+        (judged,) = apply_scorers([self._scorer], [takes], view)
+        return [float(one.scores[self._scorer.spec.name].values[0]) for one in judged]
