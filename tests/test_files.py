@@ -41,16 +41,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_the_cache_is_where_the_variable_says_else_in_the_users_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path))
-    assert files.cache_dir() == tmp_path
-    monkeypatch.delenv("BESTTAKE_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert files.cache_dir() == tmp_path / "cache" / "besttake"
-
-
 def test_json_is_read_up_to_a_size_and_never_ends_in_a_recursion(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     for good in ("[" * 60 + "]" * 60, json.dumps(["[" * 500, '"{' * 500, "\\"] * 100), "{}", "3"):

@@ -23,10 +23,7 @@ DECIDING = (
     "arms",
     "encoders/pixels.py",
     "encoders/hog.py",
-    "policies/flow.py",
 )
-# Training is repeated on no other machine: its weights are files.
-TRAINING = {"testbed/fitting.py", "testbed/train.py"}
 PRODUCTS = {"dot", "matmul", "inner", "tensordot", "vdot", "vecdot", "matvec", "vecmat", "convolve", "correlate"}
 SOLVERS = {"polyfit", "cov", "corrcoef"}
 # Nominations, which are compared again in float64.
@@ -36,7 +33,7 @@ ROUGH = {"core/search.py", "core/score.py"}
 def modules() -> list[str]:
     paths = [SOURCE / place for place in DECIDING]
     files = [file for path in paths for file in ([path] if path.suffix else sorted(path.rglob("*.py")))]
-    return [name for name in (file.relative_to(SOURCE).as_posix() for file in files) if name not in TRAINING]
+    return [file.relative_to(SOURCE).as_posix() for file in files]
 
 
 def plain_products(code: str) -> Iterator[str]:

@@ -231,15 +231,6 @@ def test_a_run_and_a_result_name_no_code(
         assert not mark.exists(), use
 
 
-def test_recorded_outcomes_name_no_code(mark: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    table = tmp_path / "outcomes.csv"
-    lines = [f"{PLANTED},{PLANTED},{start},{seed},{start % 2}" for start in range(4) for seed in range(2)]
-    table.write_text("\n".join(["policy,task,start,seed,success", *lines]))
-    assert call(monkeypatch, "ingest", table, "-o", tmp_path / "ingested") == 0
-    assert call(monkeypatch, "report", tmp_path / "ingested") == 0
-    assert not mark.exists()
-
-
 @pytest.mark.parametrize(
     "step",
     [

@@ -36,17 +36,6 @@ def test_a_run_is_one_count_over_all_policies_with_the_time_for_all_of_it() -> N
     assert run.text().startswith("51 of at most 125 takes")
 
 
-def test_the_first_steps_give_no_rate() -> None:
-    clock = Clock()
-    stage = Stage("takes", "takes", 400, clock)
-    stage.done, clock.now = 60, 0.5
-    assert stage.text() == "takes 60/400 takes"
-    stage.done, clock.now = 1, 60.0
-    assert stage.text() == "takes 1/400 takes"
-    stage.done, clock.now = 100, 50.0
-    assert stage.text() == "takes 100/400 takes, 2 min left"
-
-
 def test_a_pipe_gets_lines_that_name_the_stage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,11 +20,12 @@ from besttake.config import bounded_yaml
 from besttake.core.arithmetic import length
 from besttake.errors import PlanError
 from besttake.files import short_hash
-from besttake.testbed import demonstrations, fitting, network, seeds, tasks
+from besttake.testbed import demonstrations, network, seeds, tasks
 from besttake.testbed.demonstrations import Demonstration
 from besttake.testbed.expert import Style
-from besttake.testbed.train import write_weights
 from besttake.types import F32, Array
+from small_policies import fitting
+from small_policies.testbed import write_weights
 
 Part = Literal["hand", "gripper", "object", "goal", "task"]
 Phase = Literal["before", "during", "after"]

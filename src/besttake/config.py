@@ -268,7 +268,8 @@ class Plan(BaseModel):
     )
     patience: float | None = Field(
         None, gt=0,
-        description="Replace a worker that does not answer for this many seconds (default: 300, doubled each time)."
+        description="Replace a worker that does not answer for this many seconds (default: 300, doubled each time),"
+        " and end the run when a policy or an encoder does not (default: 3000).",
     )  # fmt: skip
     on: Literal["local", "ray"] = Field(
         "local",

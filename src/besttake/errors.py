@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,6 +67,10 @@ class Interrupted(BestTakeError):
     exit_code = 130
 
 
+class EndedByCode(Exception):
+    """Code of others raised what would have ended a process, a thread or a task; the message names it."""
+
+
 def one_line(error: BaseException, most: int = 500) -> str:
     """An error as one line of at most ``most`` characters; errors that are not ours come with the name of their type.
 
@@ -75,9 +81,22 @@ def one_line(error: BaseException, most: int = 500) -> str:
         message = " ".join(str(error).split())
     except Exception:  # an error of someone else's may not even be able to say what it is
         message = ""
-    if not isinstance(error, BestTakeError) or not message:
+    if not isinstance(error, BestTakeError | EndedByCode) or not message:
         message = f"{type(error).__name__}: {message}".removesuffix(": ")
     return message[:most]
+
+
+def failure(error: BaseException) -> Exception:
+    """``error`` as the failure of the component that raised it, also where it would end a process, a thread or a task.
+
+    Ctrl-C, which only the main thread hears, is raised again.
+    """
+    if isinstance(error, Exception):
+        return error
+    heard = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN
+    if isinstance(error, KeyboardInterrupt) and heard:
+        raise error
+    return EndedByCode(one_line(error))
 
 
 @contextmanager
@@ -87,11 +106,11 @@ def blaming(whom: str) -> Iterator[None]:
         yield
     except (BestTakeError, MemoryError, OSError):
         raise
-    except Exception as error:
-        raise ComponentError(f"{whom} failed: {one_line(error)}{place_in_code(error)}") from error
+    except BaseException as error:
+        raise ComponentError(f"{whom} failed: {one_line(failure(error))}{place_in_code(error)}") from error
 
 
-def place_in_code(error: Exception) -> str:
+def place_in_code(error: BaseException) -> str:
     """`` (policy.py:16)``: the innermost line that is neither ours nor of an installed package."""
     ours = str(Path(__file__).parent)
     frames = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(("<", ours))]
@@ -117,5 +136,5 @@ def one_clear_error(message: str) -> Iterator[None]:
         yield
     except BestTakeError:
         raise
-    except Exception as error:
-        raise ComponentError(message.replace("{}", one_line(error))) from error
+    except BaseException as error:
+        raise ComponentError(message.replace("{}", one_line(failure(error)))) from error

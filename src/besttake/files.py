@@ -16,6 +16,8 @@ from typing import Any
 
 import platformdirs
 
+from besttake.errors import RunError
+
 _LARGEST = 512 << 20
 _SEAL = "sha256"
 
@@ -106,6 +108,16 @@ def read_sealed_json(source: Path | bytes, most: int = _LARGEST) -> dict[str, An
     if not isinstance(values, dict) or values.pop(_SEAL, None) != _sum_of(values):
         raise ValueError("it is not what was written")
     return values
+
+
+def check_run(path: Path, run: str) -> None:
+    """RunError when a file was made for another ``run`` than the one whose ``run.json`` lies beside it, if any does."""
+    try:
+        own = read_sealed_json(path.parent / "run.json").get("run")
+    except (OSError, ValueError):  # outcomes alone, or damaged, which is told by whoever needs it
+        return
+    if own != run:
+        raise RunError(f"{path} belongs to another run than the run.json beside it; put back the one that was here")
 
 
 def _sum_of(values: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
-from besttake.errors import ComponentError, one_clear_error, one_line
+from besttake.errors import ComponentError, failure, one_clear_error, one_line
 from besttake.files import short_hash
 from besttake.options import check_known
 
@@ -45,7 +45,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "lerobot": "besttake.policies.lerobot:make",
         "openpi": "besttake.policies.remote:make_openpi",
         "vla-eval": "besttake.policies.remote:make_vla_eval",
-        "flow": "besttake.policies.flow:make",
     },
     "envs": {
         "testbed": "besttake.testbed.env:make",
@@ -91,7 +90,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
 
 _PLUGINS = {
     "libero-scripted": "scripted-libero", "judge": "model-scorers", "lerobot-reward": "model-scorers",
-    "openvla": "openvla", **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"),
+    "openvla": "openvla", "flow": "small-policies",
+    **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"),
 }  # fmt: skip
 """Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
 _ONE_OF = {
@@ -389,5 +389,5 @@ def _load(place: str, text: str) -> Callable[..., Any]:
     what = f"{name or 'a factory'} from {module or 'nowhere'}"
     try:
         return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
-    except Exception as error:  # the module is the user's own, and can fail in any way
-        raise ComponentError(f"{text}: cannot import {what} ({one_line(error)})") from error
+    except BaseException as error:  # the module is the user's own, and can fail in any way
+        raise ComponentError(f"{text}: cannot import {what} ({one_line(failure(error))})") from error

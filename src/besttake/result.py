@@ -23,7 +23,7 @@ from besttake.core.stats import Estimate as Estimate
 from besttake.core.stats import Finding as Finding
 from besttake.core.stats import Forecast as Forecast
 from besttake.errors import PlanError, RunError
-from besttake.files import read_json, read_regular
+from besttake.files import check_run, read_json, read_regular
 
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
@@ -410,8 +410,8 @@ class Result(_Model):
     Proportions are fractions (0.11, not 11 points). ``policies`` has one cell per policy over all its tasks, ``cells``
     one per policy and task group; both have verdicts. docs/result.md lists all fields.
 
-    ``checks``: by policy URI, how retrieval was chosen on held-out demonstrations. ``pools``: what one take each of
-    several policies gives, against more takes of the best one.
+    ``run``: the name of the run, as in its run.json. ``checks``: by policy URI, how retrieval was chosen on held-out
+    demonstrations. ``pools``: what one take each of several policies gives, against more takes of the best one.
     """
 
     schema_version: int = SCHEMA
@@ -420,6 +420,7 @@ class Result(_Model):
     created: str
     command: str
     digest: str
+    run: str = ""
     plan: dict[str, Any]
     versions: dict[str, str]
     library: dict[str, Any] | None
@@ -493,7 +494,9 @@ class Result(_Model):
             raise RunError(f"{path} is missing; `besttake diagnose` makes it") from error
         except (OSError, ValueError) as error:
             raise RunError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-        return cls.from_bytes(data, str(path))
+        result = cls.from_bytes(data, str(path))
+        check_run(path, result.run)
+        return result
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str = "result.json") -> Result:

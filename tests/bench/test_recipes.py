@@ -8,12 +8,14 @@ from bench.zoo.recipes import FlowRecipe, read_recipe, train_recipe, view_of, wi
 from besttake import registry
 from besttake.errors import PlanError
 from besttake.takes.draws import Draw
-from besttake.testbed import demonstrations, fitting, network, seeds, train
+from besttake.testbed import demonstrations, network, seeds
 from besttake.testbed.network import Weights
 from besttake.testbed.policy import WEIGHTS
 from besttake.testbed.tasks import TASKS, World
 from besttake.testing import check_policy
 from besttake.types import Observation
+from small_policies import fitting
+from small_policies import testbed as train
 
 ROOT = Path(__file__).parent.parent.parent
 ZOO = sorted((ROOT / "recipes" / "zoo").glob("*.yaml"))

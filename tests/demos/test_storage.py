@@ -13,7 +13,7 @@ from besttake.demos.build import BuildHooks, Options, build, build_cached
 from besttake.demos.library import Library
 from besttake.encoders.cache import CachedEncoder
 from besttake.encoders.pixels import Pixels
-from besttake.errors import LibraryError
+from besttake.errors import ComponentError, LibraryError
 from besttake.types import EncoderSpec
 
 
@@ -122,7 +122,7 @@ def test_a_stopped_build_leaves_no_library_and_encodes_nothing_twice(two_tasks, 
     whole = Slow()
     build(two_tasks, whole, tmp_path / "whole")
     dies, goes_on = Slow(lives=different // 2), Slow()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(ComponentError, match="KeyboardInterrupt"):
         build(two_tasks, cached(dies), tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
     made = build(two_tasks, cached(goes_on), tmp_path / "out")

@@ -87,17 +87,17 @@ def build(run: Path, shape: Shape | None = None) -> Result:
                             table[key] = _score(take, float(s[start, seed]), rng)
         if shape.scored:
             Scores(table, dict.fromkeys(SCORERS, "1")).save(store)
-        digest = store.digest()
-    result = _result(shape, outcomes, scores if shape.scored else None, digest)
+        digest, name = store.digest(), store.manifest.run
+    result = _result(shape, outcomes, scores if shape.scored else None, digest).model_copy(update={"run": name})
     result.save(run / "result.json")
     return result
 
 
 def empty(run: Path) -> Result:
     """A run that was stopped before its first take."""
-    with Store.write(run, Manifest()):
-        pass
-    result = _result(Shape(policies=(), tasks=()), {}, None, "")
+    with Store.write(run, Manifest()) as store:
+        name = store.manifest.run
+    result = _result(Shape(policies=(), tasks=()), {}, None, "").model_copy(update={"run": name})
     result.save(run / "result.json")
     return result
 

@@ -79,13 +79,6 @@ def test_takes_do_not_depend_on_who_samples(tmp_path: Path, pool: WorkerPool) ->
         assert tally.done == 12
 
 
-def test_takes_that_look_at_pictures_do_not_depend_on_who_samples(tmp_path: Path, pool: WorkerPool) -> None:
-    work = [replace(job, cameras=("eye",)) for job in jobs("python:toy:make?size=160")]
-    _, _, engine = run(tmp_path / "engine", work, pool, toy.Looking())
-    acting = [replace(job, actor=toy.Actor(looking=True)) for job in work]
-    assert run(tmp_path / "worker", acting, pool, Nobody())[2] == engine
-
-
 def test_an_actor_that_cannot_be_made_fails_its_takes_with_its_reason(tmp_path: Path, pool: WorkerPool) -> None:
     tally, rows, _ = run(tmp_path / "run", played_by(toy.Actor(missing=True)), pool, Nobody())
     assert tally.failed == 12

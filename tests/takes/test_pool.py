@@ -92,13 +92,6 @@ def test_a_worker_that_dies_idle_is_replaced() -> None:
     pool.close()
 
 
-def test_a_worker_has_one_blas_thread_and_the_module_path_of_its_parent() -> None:
-    pool = WorkerPool(1)
-    assert pool.map(os.getenv, ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"]) == ["1", "1"]
-    assert pool.map(toy.search_path, [0]) == [[os.path.abspath(place) for place in sys.path]]
-    pool.close()
-
-
 def test_work_that_raises_or_kills_its_worker_is_told(tmp_path: Path) -> None:
     own = WorkerPool(2)
     with pytest.raises(RolloutError, match="died or gave no answer 3 times"):

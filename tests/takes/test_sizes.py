@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -70,14 +67,6 @@ def test_memory_that_a_group_may_still_use_includes_what_files_hold(groups: Path
     assert memory() > 28 << 20
     written(place, memory__max=f"{62 << 20}\n")
     assert worker_count("auto") == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no process to cores")
-def test_auto_is_one_worker_where_the_process_is_bound_to_one_core() -> None:
-    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
-    code += "from besttake.takes.sizes import worker_count; print(worker_count('auto'))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "1"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from besttake.errors import RunError
 from besttake.takes.key import TakeKey
@@ -36,13 +34,6 @@ def test_a_picture_that_is_not_of_its_frames_is_one_line(change: dict[str, Any])
     with pytest.raises(RunError, match="pictures of a take are damaged") as error:
         replace(film, **change).unpack()
     assert "\n" not in str(error.value)
-
-
-def test_a_picture_of_another_size_is_not_unpacked() -> None:
-    film, huge = Film.pack(np.zeros((3, 64, 64, 3), np.uint8)), io.BytesIO()
-    Image.new("RGB", (4000, 4000)).save(huge, "WEBP", lossless=True, quality=0, method=0)
-    with pytest.raises(RunError, match="its size is not that of its frames"):
-        replace(film, data=huge.getvalue()).unpack()
 
 
 GOOD = Take(

@@ -35,7 +35,7 @@ def test_what_no_run_has_is_refused_and_mended(tmp_path: Path, made: str) -> Non
     table.remove(tmp_path)
     with closing(table.TakeTable(tmp_path)) as own:
         own.add([ROW])
-        assert table.snapshot(tmp_path) == ({ROW.key: ROW}, 0)
+        assert table.snapshot(tmp_path) == ({ROW.key: ROW}, 0, "")
 
 
 ODD = [
@@ -56,7 +56,7 @@ def test_a_row_of_types_that_no_take_has_is_torn_though_its_checksum_is_right(
         marks = ", ".join("?" * (len(line) + 1))
         own._db.execute(f"insert into takes ({table._COLUMNS}) values ({marks})", [*line, table._checksum(line)])
         own._db.commit()
-    assert table.snapshot(tmp_path) == ({}, 1)
+    assert table.snapshot(tmp_path) == ({}, 1, "")
 
 
 def test_a_pipe_in_the_place_of_the_table_is_not_opened(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -68,13 +67,6 @@ class Noise:
         return [r.draw.normal((3, 2)) for r in requests]
 
 
-class Looking(Noise):
-    """Actions that depend on every picture."""
-
-    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
-        return [r.draw.normal((3, 2)) + np.float32(r.observation.images["eye"].mean() / 99) for r in requests]
-
-
 class Moody(Noise):
     """Gives actions that are no numbers for one start, and none for another."""
 
@@ -93,11 +85,8 @@ class Actor:
 
     moody: bool = False
     missing: bool = False
-    looking: bool = False
 
     def sampler(self, env: EnvSpec) -> Noise:
-        if self.looking:
-            return Looking()
         if self.missing:
             raise FileNotFoundError("no weights here")
         return Moody() if self.moody else Noise()
@@ -146,11 +135,6 @@ def halved(number: int) -> float:
     if number == 7:
         raise ValueError("7 is odd")
     return number / 2
-
-
-def search_path(_: int) -> list[str]:
-    """Work for `WorkerPool.map`: where the worker looks for modules."""
-    return list(sys.path)
 
 
 def cut_short(once: str) -> str | CutShort:

@@ -2,7 +2,7 @@ import numpy as np
 
 from besttake import registry
 from besttake.testbed import seeds
-from besttake.testbed.demonstrations import WRIST_PX, demonstrations
+from besttake.testbed.demonstrations import demonstrations
 from besttake.testbed.tasks import TASKS, World
 
 
@@ -26,16 +26,6 @@ def test_the_source_gives_the_same_bits_each_time_it_is_read():
         assert np.array_equal(a.frames, b.frames)
         assert np.array_equal(a.states, b.states)
         assert np.array_equal(a.actions, b.actions)
-
-
-def test_demonstrations_come_from_the_library_range_with_frames_at_the_stride():
-    for demo in registry.demos("testbed:push?demos_per_task=3&stride=4"):
-        assert demo.task == "push"
-        assert demo.source["seed"] in seeds.LIBRARY
-        assert list(demo.frame_steps) == list(range(0, len(demo.actions), 4))
-        assert demo.frames.shape == (len(demo.frame_steps), WRIST_PX, WRIST_PX, 3)
-        assert demo.states.shape == (len(demo.actions), 20)
-        assert demo.actions.shape[1] == 4
 
 
 def test_what_decides_the_demonstrations_decides_the_fingerprint():

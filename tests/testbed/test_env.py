@@ -36,21 +36,3 @@ def test_a_snapshot_taken_in_the_middle_goes_on_bit_for_bit_in_another_env(task)
         assert np.array_equal(a.state, b.state)
         assert np.array_equal(a.images["wrist"], b.images["wrist"])
     assert np.array_equal(first.save().physics, second.save().physics)
-
-
-def test_envs_and_tasks_do_not_disturb_each_other():
-    envs: list[Any] = [registry.env("testbed") for _ in range(3)]
-    alone, busy, other = envs
-    alone.reset(Start("drawer", 3))
-    busy.reset(Start("drawer", 3))
-    snapshot = busy.save()
-    other.reset(Start("drawer", 8))
-    busy.reset(Start("pick", 1))
-    busy.step(_actions(1)[0])
-    busy.restore(snapshot)
-    for action in _actions(10):
-        other.step(action)
-        alone.step(action)
-        busy.step(action)
-    assert np.array_equal(alone.observe(("front",)).images["front"], busy.observe(("front",)).images["front"])
-    assert np.array_equal(alone.save().physics, busy.save().physics)

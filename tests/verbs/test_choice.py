@@ -18,7 +18,7 @@ from besttake.core.offline import GroupCheck, RetrievalCheck
 from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import Estimate
 from besttake.demos.build import Options
-from besttake.demos.library import Library, events_of
+from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.errors import RunError
 from besttake.progress import Reporter
@@ -198,18 +198,6 @@ def test_the_turn_that_begins_an_event_is_chosen_too_unless_the_plan_names_it(
     plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, "event_angle": 60})
     named = check_for(registry.policy("testbed:half"), plan, open_envs(plan), library, Reporter(False))
     assert {one.config.angle for one in named.tried} == {None}
-
-
-def test_events_by_another_turn_are_those_of_a_library_built_with_it(library: Library, cache: Path) -> None:
-    other = open_or_build("testbed:pick", options=Options(max_demos=8, angle=30.0))
-    own = [events_of(library, demo, 30.0).tolist() for demo in range(len(library.demos))]
-    assert own == [list(demo.events) for demo in other.demos]
-    assert own != [list(demo.events) for demo in library.demos]
-    config = RetrievalConfig(rule="current", angle=30.0)
-    steps = library.view("pick").candidates(config, 10).step.tolist()
-    assert steps == [step for events in own for step in events]
-    assert RetrievalConfig.from_dict(config.to_dict()) == config
-    assert "angle" not in RetrievalConfig().to_dict(), "libraries and runs of before read the same"
 
 
 def test_a_check_is_made_once_and_kept_in_the_cache(

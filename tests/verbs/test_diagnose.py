@@ -195,7 +195,7 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(
 class Blind:
     """An encoder whose embeddings are no numbers."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder, patience: float | None) -> None:
         self.encoder, self.spec = encoder, replace(encoder.spec, name="blind", cheap=False)
 
     def encode(self, images: U8) -> F32:

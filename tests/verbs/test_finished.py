@@ -5,13 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from besttake.config import Plan
-from besttake.registry import Uri
 from besttake.result import Result
-from besttake.scorers.classifier import Model, Trained
 from besttake.verbs.diagnose import diagnosis
 from besttake.verbs.diagnose.diagnosis import diagnose, finished_result
 from besttake.verbs.diagnose.setup import with_possible_arms
@@ -80,18 +77,3 @@ def test_damage_is_noticed_and_mended(run: Path) -> None:
 def test_another_version_is_noticed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "versions", lambda: {"numpy": "0"})
     assert known(run) is None
-
-
-def test_files_of_this_disk_may_have_changed(tmp_path: Path) -> None:
-    assert diagnosis._is_local(Uri.parse(str(tmp_path)))
-    assert diagnosis._is_local(Uri.parse(f"lerobot:{tmp_path}"))
-    assert diagnosis._is_local(Uri.parse("python:mine:make"))
-    assert not diagnosis._is_local(Uri.parse("testbed:half"))
-
-
-def test_a_scorer_that_gave_no_scores_is_asked_again(run: Path, tmp_path: Path) -> None:
-    model = Model(np.zeros(3), np.zeros(2), np.ones(2))
-    Trained({"drawer": model}, "another encoder", frozenset()).save(tmp_path / "file")
-    more = {**PLAN, "scorer": ("coverage", f"classifier:{tmp_path / 'file'}")}
-    assert any("another encoder" in note for note in diagnose(Plan(**more), run).notes)
-    assert known(run, **more) is None

@@ -12,12 +12,10 @@ import pytest
 
 from besttake.config import Plan
 from besttake.errors import RunError
-from besttake.result import Result
 from besttake.result import _checksum as result_checksum
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.export import Wanted, export
-from besttake.verbs.runs import list_runs
 
 OTHER = "its takes are not those that its result was made of; run the same diagnosis again"
 
@@ -57,16 +55,3 @@ def test_a_run_that_went_on_since_its_result_takes_no_part(runs: Path, tmp_path:
     assert compared.result.relation.cells == 1
     with pytest.raises(RunError, match=OTHER):
         export(runs / "half", Wanted(csv=True))
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_result_that_holds_no_number_is_damaged(runs: Path, value: float) -> None:
-    path = runs / "half" / "result.json"
-    data = json.loads(path.read_text())
-    data["policies"][0]["headroom"]["pass_1"]["value"] = value
-    path.write_text(json.dumps(data))
-    with pytest.raises(RunError, match="is damaged"):
-        Result.load(path)
-    listed = {Path(run.path).name: run.state for run in list_runs(runs).runs}
-    assert listed == {"half": "damaged", "strong": "finished"}
-    assert json.loads(list_runs(runs).to_json())

@@ -7,16 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from besttake import registry
 from besttake.cli.main import main
-from besttake.config import load_plan
-from besttake.core.probe import probe
 from besttake.demos.build import build
-from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
-from besttake.progress import Reporter
 from besttake.types import Demo
-from besttake.verbs.diagnose.check import probe_policy
 
 
 class Other:
@@ -114,24 +108,3 @@ def test_a_task_that_was_not_demonstrated_is_refused(made, tmp_path, monkeypatch
     assert "demonstrations of pick" in lines[0]
     assert "drawer, push" in lines[0]
     assert not (tmp_path / "run").exists()
-
-
-def probed(library, task="pick"):
-    plan = load_plan(None, {"policy": "testbed:half", "env": f"testbed:{task}", "probe_states": 50})
-    env = registry.env(f"testbed:{task}")
-    policy = registry.policy("testbed:half")
-    found = probe_policy(policy, Library.open(library), {f"testbed:{task}": env.spec}, plan, Reporter(False))
-    return found, found.tasks[f"testbed:{task}", task]
-
-
-def test_only_states_with_a_whole_chunk_left_are_probed(made):
-    library = made(length=30, each=3)
-    found, one = probed(library)
-    opened = Library.open(library)
-    whole = [(d, s) for d in range(3) for s in range(0, 30, 5) if s + 10 <= 30]
-    assert len(one.demonstrated) == len(whole)
-    for chunk, (demo, step) in zip(one.demonstrated, whole, strict=True):
-        np.testing.assert_array_equal(chunk, opened.actions[30 * demo + step : 30 * demo + step + 10])
-    said = "demonstration fit of half leaves out the last 9 steps of each demonstration, which no whole chunk follows"
-    assert found.notes("half") == [said]
-    assert probe(one.samples, one.demonstrated, one.demo, one.floor).states == len(whole)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import besttake
 from besttake import registry
 from besttake.errors import ComponentError
 from besttake.verbs.diagnose.setup import rehearse, rehearsed
@@ -103,10 +102,3 @@ def test_only_what_may_be_played_is_rehearsed() -> None:
     assert rehearsed("python:mine:make", "testbed:pick")
     assert not rehearsed("testbed:half", "testbed:pick"), "ours are tested, and not tried every time"
     assert not rehearsed("python:mine:make", "python:my_robot:make"), "a person would have to set the scene up"
-
-
-def test_a_diagnosis_refuses_before_the_first_take(tmp_path: Path) -> None:
-    plan = besttake.Plan(policy="python:rehearsed_large:own_noise", env="testbed:pick", starts=2, arms=("base",))
-    with pytest.raises(ComponentError, match="Take all noise from the draw"):
-        besttake.diagnose(plan, out=tmp_path / "run")
-    assert not besttake.Run.open(tmp_path / "run").takes

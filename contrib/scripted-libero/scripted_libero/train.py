@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from besttake.envs.libero import env as libero
-from besttake.testbed import fitting
-from besttake.testbed.train import parse_names, write_weights
 from besttake.types import F32, Array
 from scripted_libero.windows import Episodes, collect
+from small_policies import fitting
+from small_policies.testbed import parse_names, write_weights
 
 TASKS = "0,2,4,6,7"
 """Alphabet soup, salad dressing, ketchup, butter, milk: a can, two bottles, a box, a carton."""

@@ -15,11 +15,11 @@ from besttake import registry
 from besttake.arms.base import Acting, Arm, Embed, Perceive, Recall, Request, Sample, Tools, Want
 from besttake.core.retrieve import Match, RetrievalConfig
 from besttake.demos.library import Library
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, embeddings_of
 from besttake.encoders.cache import cached
-from besttake.errors import ComponentError
-from besttake.policies.base import Perception, Policy
-from besttake.policies.looks import LookCache
+from besttake.errors import ComponentError, RolloutError, failure
+from besttake.policies.base import Perception, Policy, checked_actions
+from besttake.policies.looks import LookCache, sampled_chunks
 from besttake.types import F32, Array, EnvSpec, WorldSpec
 
 Answer = Any  # an array, or the exception that came instead of it
@@ -102,13 +102,14 @@ class ArmSampler:
 
     def chunks(self, requests: Sequence[Request]) -> list[F32 | Exception]:
         """The next chunk (horizon, action_dim) of each take, or why there is none."""
+        shape = (self.tools.policy.horizon, self.tools.policy.action_dim)
         chunks: dict[int, F32 | Exception] = {}
         acting: dict[int, Acting] = {}
         for row, request in enumerate(requests):
             try:
                 acting[row] = self._arm(request.arm).act(request, self.tools)
-            except Exception as error:
-                chunks[row] = error
+            except BaseException as error:
+                chunks[row] = failure(error)
         answers: dict[int, Answer] = dict.fromkeys(acting)
         wants: dict[int, Want | list[Want]] = {}
         while answers:
@@ -118,9 +119,9 @@ class ArmSampler:
                         arm, failed = acting[row], isinstance(answer, Exception)
                         wants[row] = _checked_want(arm.throw(answer) if failed else arm.send(answer))
                     except StopIteration as end:
-                        chunks[row] = self._checked(requests[row], end.value)
-                    except Exception as error:
-                        chunks[row] = error
+                        chunks[row] = checked_actions(end.value, shape, f"the arm {requests[row].arm}")
+                    except BaseException as error:
+                        chunks[row] = failure(error)
             # Searches first: what follows them joins the others' next call of the policy.
             now = {row: want for row, want in wants.items() if isinstance(want, Recall)} or wants
             answers = self._answer(now)
@@ -128,12 +129,6 @@ class ArmSampler:
         with self._models:  # other takes of a start begin with the same observation, but none comes to a later one
             self._looks.forget(request.observation for request in requests if request.step)
         return [chunks[row] for row in range(len(requests))]
-
-    def _checked(self, request: Request, chunk: Any) -> F32 | Exception:
-        shape = (self.tools.policy.horizon, self.tools.policy.action_dim)
-        if np.shape(chunk) != shape:
-            return ValueError(f"the arm {request.arm} gave a chunk of shape {np.shape(chunk)} where {shape} is needed")
-        return np.asarray(chunk, np.float32)
 
     def _arm(self, uri: str) -> Arm:
         if uri not in self.arms:
@@ -160,11 +155,11 @@ class ArmSampler:
             )
         return given
 
-    def _sample(self, wants: Sequence[Sample]) -> list[Array]:
-        """A chunk for each, in memory of its own: a policy may use its own again, and takes keep what they got."""
+    def _sample(self, wants: Sequence[Sample]) -> list[F32 | Exception]:
+        """A chunk for each, or why there is none."""
         rows = [w.observation for w in wants], [w.draw for w in wants], [w.warm for w in wants]
         with self._models:
-            return [np.array(chunk) for chunk in self._looks.sample(*rows)]
+            return sampled_chunks(self.policy.spec, self._looks.sample, *rows)
 
     def _perceive(self, wants: Sequence[Perceive]) -> Array:
         observations = [w.observation for w in wants]
@@ -177,7 +172,7 @@ class ArmSampler:
         assert self.encoder is not None, "arms that embed are only run with an encoder"
         images = np.stack([w.image for w in wants])
         with self._models:
-            embeddings = self.encoder.encode(images)
+            embeddings = embeddings_of(self.encoder, images)
         if not np.isfinite(embeddings).all():
             raise ValueError(f"{self.encoder.spec.name} gave an embedding that is not finite: nothing can be matched")
         return embeddings
@@ -218,5 +213,8 @@ def _called(call: Callable[[Any], Any], wants: Sequence[Any]) -> list[Answer]:
         if len(answers) != len(wants):
             raise ValueError(f"{len(answers)} rows came back for {len(wants)}")
         return answers
-    except Exception as error:
-        return [error] if len(wants) == 1 else [answer for want in wants for answer in _called(call, [want])]
+    except RolloutError:  # it gives no answer, and would give none for each alone
+        raise
+    except BaseException as error:
+        alone = len(wants) == 1
+        return [failure(error)] if alone else [answer for want in wants for answer in _called(call, [want])]

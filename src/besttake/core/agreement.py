@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from besttake.core.arithmetic import product
 from besttake.core.headroom import F64
 from besttake.core.stats import Estimate, Statistic, bootstrap
 
@@ -81,7 +82,7 @@ def sources(
 def _share(weights: F64) -> Statistic:
     def share(means: F64) -> F64:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(means[:, 0] > 1e-12, means @ weights / means[:, 0], np.nan)
+            return np.where(means[:, 0] > 1e-12, product(means, weights[:, None])[:, 0] / means[:, 0], np.nan)
 
     return share
 

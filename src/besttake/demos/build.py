@@ -30,7 +30,7 @@ from besttake.demos.base import (
 from besttake.demos.layout import DataHints, Layout, layout_of
 from besttake.demos.library import Library
 from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryHead, LibraryWriter, writing
-from besttake.encoders.base import Encoder, Fitted
+from besttake.encoders.base import Encoder, Fitted, embeddings_of
 from besttake.errors import LibraryError
 from besttake.types import F32, U8, Demo
 
@@ -73,11 +73,12 @@ class BuildHooks:
 
     ``each`` is a `map` that may read the parts of a `PartitionedSource` in other processes. ``frames`` is called with
     the number of frames embedded so far and the expected total, extrapolated from the demonstrations read; 0 if the
-    source does not know how many it has.
+    source does not know how many it has. ``patience``: seconds for a call of the encoder.
     """
 
     each: Callable[..., Iterable[Any]] = map
     frames: Callable[[int, int], None] = lambda done, expected: None
+    patience: float | None = None
 
 
 def build(
@@ -191,7 +192,7 @@ class _LibraryBuilder:
         blocks = []
         for first in range(0, len(frames), len(frames) if self._encoder.spec.cheap else _SHOWN_EVERY):
             last = len(frames) if self._encoder.spec.cheap else first + _SHOWN_EVERY
-            blocks.append(self._encoder.encode(frames[first:last]))
+            blocks.append(embeddings_of(self._encoder, frames[first:last]))
             self._work.frames(self._embedded + sum(map(len, blocks)), self._expected(len(frames)))
         self._embedded += len(frames)
         return np.concatenate(blocks)

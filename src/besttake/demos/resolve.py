@@ -72,7 +72,7 @@ def build_at(
     uri = encoder or DEFAULT_ENCODER
     options = replace(options or Options(), encoder_uri=uri)
     source, made = source_of(named), registry.encoder(uri)
-    coder = made if isinstance(made, Fitted) else cached(made)
+    coder = made if isinstance(made, Fitted) else cached(made, work.patience if work else None)
     if out is None:
         return build_cached(source, coder, cache_dir() / "libraries", options, work)
     return build(source, coder, out, options, work)

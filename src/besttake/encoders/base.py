@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol, Self, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, blaming
 from besttake.types import F32, U8, Array, EncoderSpec
 
 
@@ -38,6 +38,18 @@ class Fitted(Protocol):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
         """Restore an encoder from its `arrays`."""
+
+
+def embeddings_of(encoder: Encoder, images: U8, caller: Callable[..., Any] | None = None) -> F32:
+    """Embed images, by ``caller`` where one is given; ComponentError unless there is a float32 (dim,) for each."""
+    spec = encoder.spec
+    with blaming(f"the encoder {spec.name}"):
+        given = np.asarray(caller(encoder.encode, images) if caller else encoder.encode(images))
+    if given.dtype.kind != "f" or given.shape != (len(images), spec.dim):
+        raise ComponentError(
+            f"the encoder {spec.name} gave {given.dtype} of shape {given.shape}, not float32 {(len(images), spec.dim)}"
+        )
+    return given.astype(np.float32, copy=False)
 
 
 def check_images(images: U8) -> None:

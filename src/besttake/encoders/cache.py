@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, embeddings_of
 from besttake.errors import ComponentError, one_line
 from besttake.files import cache_dir
+from besttake.threads import PatientCaller
 from besttake.types import F32, U8
 
 _QUERY_WIDTH = 500
@@ -25,16 +26,17 @@ _BLOCK = 32
 """Frames that are encoded between two writes: what a killed process loses at most."""
 
 
-def cached(encoder: Encoder) -> Encoder:
-    """Put the user's cache in front of ``encoder``, unless it is cheap."""
-    return encoder if encoder.spec.cheap else CachedEncoder(encoder, cache_dir() / "embeddings")
+def cached(encoder: Encoder, patience: float | None = None) -> Encoder:
+    """Put the user's cache in front of ``encoder``, unless it is cheap; ``patience`` is for each call of it."""
+    return encoder if encoder.spec.cheap else CachedEncoder(encoder, cache_dir() / "embeddings", patience)
 
 
 class CachedEncoder:
     """``encoder`` behind a cache in ``directory``; ``encoded`` and ``reused`` count frames since it was made."""
 
-    def __init__(self, encoder: Encoder, directory: Path | str) -> None:
+    def __init__(self, encoder: Encoder, directory: Path | str, patience: float | None = None) -> None:
         self._encoder, self.spec = encoder, encoder.spec
+        self._caller = PatientCaller(f"the encoder {self.spec.name}", patience)
         self.encoded = self.reused = 0
         if not self.spec.fingerprint:
             raise ComponentError(f"{self.spec.name} has no fingerprint, so its embeddings cannot be cached")
@@ -53,7 +55,7 @@ class CachedEncoder:
         for first in range(0, len(missing), _BLOCK):
             block = missing[first : first + _BLOCK]
             with self._one_at_a_time:  # the engine samples in two threads
-                vectors = self._encoder.encode(images[[fresh[key] for key in block]])
+                vectors = embeddings_of(self._encoder, images[[fresh[key] for key in block]], self._caller)
             new = dict(zip(block, vectors, strict=True))
             self._write(new)
             known.update(new)

@@ -103,6 +103,26 @@ def check_action(spec: EnvSpec, action: F32) -> None:
         raise ComponentError(f"{spec.name}: an action is {spec.action_dim} finite numbers, got {action!r}")
 
 
+def checked_step(step: Step) -> tuple[bool, bool]:
+    """Whether ``step`` was a success, and whether the env cannot go on; ComponentError unless both are booleans."""
+    for name in ("success", "done"):
+        flag: Any = getattr(step, name, None)
+        whole = isinstance(flag, np.ndarray) and flag.ndim == 0 and flag.dtype == bool
+        if not whole and not isinstance(flag, bool | np.bool_):
+            raise ComponentError(f"step gave {name} {flag!r:.60}, which is neither true nor false")
+    return bool(step.success), bool(step.done)
+
+
+def checked_state(spec: EnvSpec, state: Any) -> F32:
+    """``state`` as float32; ComponentError unless it is a vector of ``state_dim`` finite numbers."""
+    given = np.asarray(state)
+    if given.dtype.kind not in "fiub" or given.shape != (spec.state_dim,):
+        raise ComponentError(f"a state is {spec.state_dim} numbers, this one is {given.dtype} of shape {given.shape}")
+    if not np.isfinite(given).all():
+        raise ComponentError(f"a state is finite numbers, this one has {given[~np.isfinite(given)][0]}")
+    return given.astype(np.float32, copy=False)
+
+
 def named_task(word: str, known: Sequence[str], uri: str) -> str:
     """The one of the ``known`` tasks that ``word`` gives by name or index."""
     name = known[int(word)] if word.isdecimal() and int(word) < len(known) else word

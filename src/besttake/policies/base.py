@@ -58,6 +58,22 @@ class Perception(Protocol):
         ...
 
 
+def checked_actions(actions: Any, shape: tuple[int, int] | None, whose: str) -> F32 | Exception:
+    """Actions as float32 (of ``shape``, where it is known), or why they are none: they must be finite numbers."""
+    try:
+        numbers = np.array(actions)
+        if numbers.dtype.kind not in "fiu" or numbers.ndim != 2 or (shape is not None and numbers.shape != shape):
+            wanted = f"numbers of shape {shape}" if shape else "rows of numbers"
+            raise ValueError(
+                f"{whose} gave a chunk of shape {numbers.shape} ({numbers.dtype}) where {wanted} are needed"
+            )
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"{whose} gave actions that are not finite")
+        return numbers.astype(np.float32, copy=False)
+    except Exception as error:  # of an array that is none
+        return error
+
+
 class FunctionPolicy:
     """A policy made of one function, ``act``, which turns one observation into one chunk of actions.
 

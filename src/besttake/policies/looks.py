@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from besttake.policies.base import Policy
+from besttake.policies.base import Policy, checked_actions
 from besttake.takes.draws import Draw
-from besttake.types import F32, Array, Observation, Warm, Warms
+from besttake.types import F32, Array, Observation, PolicySpec, Warm, Warms
 
 MOST_BYTES = 1 << 30
 """The memory of all looks that are kept; the one that was used least recently goes first."""
@@ -75,6 +75,18 @@ class LookCache:
         if self._kept:
             for seen in observations:
                 self._kept.pop(_content(seen), None)
+
+
+def sampled_chunks(
+    spec: PolicySpec, sample: Callable[..., Any], observations: Sequence[Observation], draws: Sequence[Draw],
+    warm: Sequence[Warm | None],
+) -> list[F32 | Exception]:  # fmt: skip
+    """Sample a policy: for each row a chunk (horizon, action_dim) in memory of its own, or why there is none."""
+    rows = list(sample(observations, draws, warm))
+    if len(rows) != len(observations):
+        raise ValueError(f"{len(rows)} rows came back for {len(observations)}")
+    shape = (spec.horizon, spec.action_dim)
+    return [checked_actions(row, shape, f"the policy {spec.name}") for row in rows]
 
 
 def _content(seen: Observation) -> bytes:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from besttake.core.score import Demos, cover
 from besttake.core.search import Trace
 from besttake.demos.library import View
-from besttake.encoders.base import Encoder
-from besttake.errors import BestTakeError, ComponentError, one_line, place_in_code
+from besttake.encoders.base import Encoder, embeddings_of
+from besttake.errors import BestTakeError, ComponentError, failure, one_line, place_in_code
 from besttake.scorers.base import Footage, Reads, Score, Scorer
 from besttake.types import F32, U8
 
@@ -64,7 +64,7 @@ def sees_embeddings(scorers: Iterable[Scorer]) -> bool:
 def embed(encoder: Encoder, films: Sequence[U8]) -> list[F32]:
     """Embed each film (F, H, W, 3) as (F, d); films, which must have one image size, are encoded together."""
     frames = np.concatenate(films)
-    parts = [encoder.encode(frames[first : first + _ENCODE]) for first in range(0, len(frames), _ENCODE)]
+    parts = [embeddings_of(encoder, frames[first : first + _ENCODE]) for first in range(0, len(frames), _ENCODE)]
     flat = np.concatenate(parts) if parts else np.zeros((0, encoder.spec.dim), np.float32)
     return np.split(flat, np.cumsum([len(film) for film in films])[:-1])
 
@@ -111,8 +111,8 @@ def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View |
             ]
     except BestTakeError:
         raise
-    except Exception as error:
-        raise ComponentError(f"scorer {spec.name}: {one_line(error)}{place_in_code(error)}") from error
+    except BaseException as error:
+        raise ComponentError(f"scorer {spec.name}: {one_line(failure(error))}{place_in_code(error)}") from error
     if len(scores) != len(takes):
         raise ComponentError(f"scorer {spec.name}: {len(scores)} scores for {len(takes)} takes")
     for take, score in zip(takes, scores, strict=True):

@@ -24,8 +24,9 @@ from besttake.errors import one_line
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import Act, Answer, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.pool import WorkerPool
+from besttake.takes.pool import LOOK, WorkerPool
 from besttake.takes.store import Store
+from besttake.threads import call_limit, no_answer, outcome
 from besttake.types import F32
 
 _AHEAD = 2
@@ -89,7 +90,7 @@ class Engine:
 
     def run(self, put: Callable[[End | Failed], None], check: Callable[[], None] = lambda: None) -> None:
         """Play until the queue has ended; each answer goes to ``put``, and ``check`` may raise to stop."""
-        samplers = _Samplers(self._sampler, _AHEAD if self._schedule.width else 1, self._pool.wake)
+        samplers = _Samplers(self._sampler, _AHEAD if self._schedule.width else 1, self._pool)
         began = time.perf_counter()
         try:
             while self._queue.wait() and not self._stopped:
@@ -129,14 +130,17 @@ class Engine:
 
 
 class _Samplers:
-    """Threads that sample groups of takes; ``wake`` is called after each. ``seconds``: at least one was busy."""
+    """Threads that sample groups of takes, and wake ``pool`` after each. ``seconds``: at least one was busy.
 
-    def __init__(self, sampler: Sampler, threads: int, wake: Callable[[], None]) -> None:
-        self._sampler, self._wake = sampler, wake
+    What ends a thread, or keeps all of them from an answer for longer than the pool's patience, ends the run.
+    """
+
+    def __init__(self, sampler: Sampler, threads: int, pool: WorkerPool) -> None:
+        self._sampler, self._pool = sampler, pool
         self._todo: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[list[Waiting], list[F32 | Exception]]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._busy, self._since, self.seconds = 0, 0.0, 0.0
+        self._done: queue.SimpleQueue[tuple[list[Waiting], list[F32 | Exception] | Exception]] = queue.SimpleQueue()
+        self._under_way, self._first = 0, True
+        self._looked, self._silent, self.seconds = time.monotonic(), 0.0, 0.0
         # Daemons, so that a policy that hangs does not keep a process that was asked to end.
         self._threads = [threading.Thread(target=self._work, name="sampling", daemon=True) for _ in range(threads)]
         for thread in self._threads:
@@ -144,13 +148,22 @@ class _Samplers:
 
     def start(self, group: list[Waiting]) -> None:
         """Sample ``group`` as soon as a thread is free."""
+        self._look()
+        self._under_way += 1
         self._todo.put(group)
 
     def finished(self) -> list[tuple[list[Waiting], list[F32 | Exception]]]:
         """The groups that were sampled since the last call."""
+        self._look()
         done = []
         while not self._done.empty():
-            done.append(self._done.get())
+            group, blocks = self._done.get()
+            if isinstance(blocks, Exception):
+                raise blocks
+            self._under_way, self._first, self._silent = self._under_way - 1, False, 0.0
+            done.append((group, blocks))
+        if self._silent > (limit := call_limit(self._pool.patience, first=self._first)):
+            raise no_answer("the policy or the encoder", limit)
         return done
 
     def close(self) -> None:
@@ -158,19 +171,19 @@ class _Samplers:
         for _ in self._threads:
             self._todo.put(None)
 
+    def _look(self) -> None:
+        """Count the time since the last look, at most `LOOK`, as long as something is sampled."""
+        now = time.monotonic()
+        passed, self._looked = now - self._looked, now
+        if self._under_way:
+            self.seconds += passed
+            self._silent += min(passed, LOOK)
+
     def _work(self) -> None:
         while (group := self._todo.get()) is not None:
-            with self._lock:
-                self._since = self._since if self._busy else time.perf_counter()
-                self._busy += 1
-            blocks = next_blocks(self._sampler, [row.take.request for row in group])
-            with self._lock:
-                self._busy -= 1
-                now = time.perf_counter()
-                self.seconds += now - self._since
-                self._since = now
+            blocks = outcome(next_blocks, self._sampler, [row.take.request for row in group])
             self._done.put((group, blocks))
-            self._wake()
+            self._pool.wake()
 
 
 class Queue:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from besttake import registry
 from besttake.arms.base import Request
+from besttake.errors import failure
+from besttake.policies.base import checked_actions
 from besttake.registry import Uri
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
@@ -157,14 +157,12 @@ def next_blocks(sampler: Sampler, requests: Sequence[Request]) -> list[F32 | Exc
     """The next actions of each request, which moves on to its next chunk."""
     try:
         blocks = list(sampler.sample(requests))
-    except Exception as error:
-        blocks = [error] * len(requests)
+    except BaseException as error:
+        blocks = [failure(error)] * len(requests)
     for row, (request, block) in enumerate(zip(requests, blocks, strict=True)):
-        if isinstance(block, Exception):
-            continue
-        if np.isfinite(block).all():
+        if not isinstance(block, Exception):
+            block = blocks[row] = checked_actions(block, None, f"at step {request.step} the policy")
+        if not isinstance(block, Exception):
             request.actions.extend(block)
             request.draw = request.draw.at(request.draw.chunk + 1)
-        else:
-            blocks[row] = ValueError(f"the policy gave actions that are not finite at step {request.step}")
     return blocks

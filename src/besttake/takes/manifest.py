@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from besttake.errors import RunError, one_line
-from besttake.files import read_sealed_json, sealed_json
+from besttake.files import read_sealed_json, sealed_json, short_hash
 
 SCHEMA = 2
 
@@ -30,14 +30,15 @@ class Extent(BaseModel):
 class Manifest(BaseModel):
     """``identity`` is what takes depend on, by name: seeds, settings, fingerprints of envs, policies and library.
 
-    A run goes on only where it is the same. ``skipped`` has the planned arms that each policy cannot run. ``library``
-    is the path of the demonstrations. ``outgrown`` has the extents with which takes were made before the run was given
-    more starts or seeds.
+    A run goes on only where it is the same. ``run`` is a hash of what the run was begun with, and stands in its files.
+    ``skipped`` has the planned arms that each policy cannot run. ``library`` is the path of the demonstrations.
+    ``outgrown`` has the extents with which takes were made before the run was given more starts or seeds.
     """
 
     model_config = ConfigDict(extra="allow", populate_by_name=True)
 
     schema_version: int = Field(SCHEMA, alias="schema")
+    run: str = ""
     besttake: str = ""
     command: str = ""
     plan: dict[str, Any] = {}
@@ -68,6 +69,11 @@ class Manifest(BaseModel):
         """The content of ``run.json``."""
         return sealed_json(self.model_dump(mode="json", by_alias=True), indent=1)
 
+    def begun(self) -> Manifest:
+        """The manifest of a new run, with its name in ``run``."""
+        values = self.model_dump(mode="json", include={"besttake", "plan", "versions", "identity", "extent"})
+        return self.model_copy(update={"run": short_hash(json.dumps(values, sort_keys=True))})
+
     def continued_by(self, new: Manifest, directory: Path, *, begun: bool) -> Manifest:
         """``new``, with what it does not know of the identity; RunError when the run holds another plan.
 
@@ -82,7 +88,8 @@ class Manifest(BaseModel):
                 raise _another_plan(directory, f"its {name} include {_short(gone[0])}, yours do not")
         grows = (self.extent.starts, self.extent.seeds) != (new.extent.starts, new.extent.seeds)
         outgrown = [*self.outgrown, *([self.extent] if begun and grows else [])]
-        return new.model_copy(update={"identity": {**self.identity, **new.identity}, "outgrown": outgrown})
+        kept = {"run": self.run, "identity": {**self.identity, **new.identity}, "outgrown": outgrown}
+        return new.model_copy(update=kept)
 
 
 def check_same(directory: Path, name: str, old: Any, new: Any) -> None:

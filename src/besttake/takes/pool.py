@@ -20,16 +20,15 @@ from typing import Any, Self, TypeVar
 from besttake.errors import RolloutError
 from besttake.takes.jobs import Order
 from besttake.takes.process import READY, WorkerProcess
+from besttake.threads import OTHER_WORK, PATIENCE, call_limit
 
 _LIVES = 3
 _STILLBORN = 5
 _WAIT, _LONGEST_WAIT = 0.25, 8.0
 _POLITE = 2.0
-_LOOK = 1.0
+LOOK = 1.0
 """Seconds between looks. No more than that counts per look, so that a laptop that slept, or Ctrl-Z, costs no worker."""
-_LIMIT, _LONGEST_LIMIT = 300.0, 7200.0
-_OTHER_WORK = 10
-"""Other work, and a start, may take so many times the user's patience, which is meant for simulators."""
+_LONGEST_LIMIT = 7200.0
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -56,7 +55,7 @@ class WorkerPool:
 
     def __init__(self, size: int, patience: float | None = None) -> None:
         self.size, self.stalled = size, 0
-        self._patience, self._limit = patience, _LIMIT
+        self.patience, self._limit = patience, PATIENCE
         self._members: list[_Member] = []
         self._stillborn, self._closed, self._looked = 0, False, time.monotonic()
         self._woken, self._waker = Pipe(duplex=False)
@@ -78,37 +77,35 @@ class WorkerPool:
         self._post(worker, list(orders))
 
     def receive(self) -> list[tuple[int, Any]]:
-        """Wait for at least one worker: its answers, or None when it died or stalled (and was replaced).
+        """The answers of workers, after a wait; None for one that died or stalled (and was replaced).
 
-        Empty where `wake` was called meanwhile.
+        Empty where nobody answered for a second, or `wake` was called meanwhile.
         """
         answers: list[tuple[int, Any]] = []
-        woken = False
-        while not answers and not woken:
-            ready = wait([self._woken, *(member.process.pipe for member in self._members)], _LOOK)
-            if woken := self._woken in ready:
-                self._woken.recv_bytes()
-                self._awake.release()
-            heard = [worker for worker, member in enumerate(self._members) if member.process.pipe in ready]
-            for worker in heard:
-                member = self._members[worker]
-                member.silent = 0.0
-                try:
-                    message = member.process.receive()
-                except Exception:  # it may have died in the middle of a message
-                    self._replace(worker, "died")
-                    answers.append((worker, None))
-                    continue
-                if isinstance(message, str) and message == READY:
-                    member.ready, self._stillborn = True, 0
-                else:
-                    member.owed.popleft()
-                    answers.append((worker, message))
-            for worker in self._overdue(heard):
-                self.stalled += 1
-                self._limit = min(2 * self._limit, _LONGEST_LIMIT)
-                self._replace(worker, f"gave no answer for {self._members[worker].silent:.0f} s")
+        ready = wait([self._woken, *(member.process.pipe for member in self._members)], LOOK)
+        if self._woken in ready:
+            self._woken.recv_bytes()
+            self._awake.release()
+        heard = [worker for worker, member in enumerate(self._members) if member.process.pipe in ready]
+        for worker in heard:
+            member = self._members[worker]
+            member.silent = 0.0
+            try:
+                message = member.process.receive()
+            except Exception:  # it may have died in the middle of a message
+                self._replace(worker, "died")
                 answers.append((worker, None))
+                continue
+            if isinstance(message, str) and message == READY:
+                member.ready, self._stillborn = True, 0
+            else:
+                member.owed.popleft()
+                answers.append((worker, message))
+        for worker in self._overdue(heard):
+            self.stalled += 1
+            self._limit = min(2 * self._limit, _LONGEST_LIMIT)
+            self._replace(worker, f"gave no answer for {self._members[worker].silent:.0f} s")
+            answers.append((worker, None))
         return answers
 
     def wake(self) -> None:
@@ -120,7 +117,7 @@ class WorkerPool:
     def _overdue(self, heard: Sequence[int]) -> list[int]:
         """The workers that have been silent for too long, without those just ``heard``."""
         now = time.monotonic()
-        passed, self._looked = min(now - self._looked, _LOOK), now
+        passed, self._looked = min(now - self._looked, LOOK), now
         late = []
         for worker, member in enumerate(self._members):
             if member.owed and worker not in heard:
@@ -130,11 +127,11 @@ class WorkerPool:
         return late
 
     def _time_limit(self, member: _Member) -> float:
-        if self._patience is None:
+        if self.patience is None:
             return self._limit
         if not member.ready:
-            return max(60.0, _OTHER_WORK * self._patience)
-        return self._patience if member.owed[0] else _OTHER_WORK * self._patience
+            return call_limit(self.patience, first=True)
+        return self.patience if member.owed[0] else OTHER_WORK * self.patience
 
     def _post(self, worker: int, message: Any) -> None:
         try:

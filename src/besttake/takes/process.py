@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -28,6 +28,7 @@ from typing import Any
 from besttake.errors import one_line
 from besttake.log import show_if_parent_does
 from besttake.takes.worker import Worker
+from besttake.threads import outcome
 
 # As many simulators run as there are cores: threads of their own would only get into each other's way.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -134,7 +135,8 @@ def serve(parent: int, descriptor: int) -> None:
             if isinstance(message, list):
                 pipe.send(worker.obey(message))
             else:
-                _send(pipe, _called(message))
+                answer = outcome(message)
+                _send(pipe, answer if isinstance(answer, Exception) else (answer,))
         except (EOFError, OSError):
             break
     worker.close()
@@ -149,14 +151,6 @@ def _send(pipe: Connection, answer: tuple[Any] | Exception) -> None:
     except Exception as error:
         what, why = ("error", answer) if isinstance(answer, Exception) else ("answer", error)
         pipe.send(TypeError(f"its {what} cannot be sent to another process ({one_line(why)})"))
-
-
-def _called(work: Callable[[], Any]) -> tuple[Any] | Exception:
-    """The result of ``work`` in a tuple of one, or what it raised."""
-    try:
-        return (work(),)
-    except Exception as error:
-        return error
 
 
 def end_with_parent(parent: int) -> None:

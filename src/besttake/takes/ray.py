@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from besttake.demos.library import Library
-from besttake.errors import ComponentError, RolloutError, need, one_line
+from besttake.errors import ComponentError, RolloutError, failure, need, one_line
 from besttake.registry import Uri
 from besttake.takes.draws import Draw
 from besttake.takes.engine import Engine, Queue, Tally, Writer
@@ -106,6 +106,7 @@ class Replica:
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
         self._waiting: dict[TakeKey, Future[End | Failed]] = {}
+        self._error: RolloutError | None = None
 
     async def begin(self, assignment: Assignment) -> Joined:
         """Make ready for takes of ``assignment``."""
@@ -115,6 +116,8 @@ class Replica:
     async def play(self, job: Job) -> End | Failed:
         """Play a take."""
         assert self._engine is not None
+        if self._error is not None:
+            raise self._error
         future = self._waiting[job.key] = Future()
         self._engine.add([job])
         return await asyncio.wrap_future(future)
@@ -129,8 +132,8 @@ class Replica:
             if path is not None and Library.open(path).fingerprint != assignment.library:
                 raise RolloutError(f"{self._node} has another library at {path}; every node needs the same")
             self._load(assignment)
-        except Exception as error:  # which may not be one that can be sent
-            raise RolloutError(one_line(error, 300)) from None
+        except BaseException as error:  # which may not be one that can be sent
+            raise RolloutError(one_line(failure(error), 300)) from None
         self._engine = Engine(Queue(ended=False), self._sampler, assignment.draw, self._pool, assignment.slots)
         self._assignment = assignment
         self._thread = threading.Thread(target=self._run, args=(self._engine,), name="engine", daemon=True)
@@ -149,8 +152,9 @@ class Replica:
         try:
             engine.run(self._finish)
         except BaseException as error:
-            for future in self._waiting.values():
-                future.set_exception(RolloutError(one_line(error, 300)))
+            self._error = RolloutError(one_line(failure(error), 300))
+            for future in list(self._waiting.values()):
+                future.set_exception(self._error)
 
     def _finish(self, answer: End | Failed) -> None:
         self._waiting.pop(_key(answer)).set_result(answer)

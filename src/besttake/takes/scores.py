@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from besttake.errors import RunError
-from besttake.files import read_regular, safetensors_metadata
+from besttake.files import check_run, read_regular, safetensors_metadata
 from besttake.takes.key import TakeKey
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCORERS = ("manifold", "coverage")
 WINDOWS = ("episode", "full", "common")
 _FILE = "scores.safetensors"
-_SCHEMA = 4
+_SCHEMA = 5
 
 
 class ScoreName(NamedTuple):
@@ -147,6 +147,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
             head = json.loads(safetensors_metadata(data)["head"])
             arrays = load(data)
             if head["schema"] == _SCHEMA and head.pop("sha256") == _checksum(head, arrays):
+                check_run(path, head["run"])
                 return cls._assembled(head, arrays)
         except FileNotFoundError:
             return None
@@ -190,6 +191,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
         }
         head: dict[str, Any] = {
             "schema": _SCHEMA,
+            "run": store.manifest.run,
             "keys": [astuple(key) for key in self],
             "sources": [entry.source for entry in entries],
             "names": [str(name) for name in self.names],

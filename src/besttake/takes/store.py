@@ -57,7 +57,9 @@ class Store:
                 raise damaged(directory, "it is missing")
             raise RunError(f"{directory} has no takes yet: it was stopped before the first; run the same command again")
         with explained(directory):
-            rows, torn = table.snapshot(directory)
+            rows, torn, run = table.snapshot(directory)
+        if run:  # a table that is being made has no name yet
+            files.check_run(directory / table.NAME, run)
         # A writer that is at work, or was killed at it, has at most one file without a row. Any other file without a
         # row had one, which is torn or gone.
         lost = len(files_there - {directory / key.file for key in rows})
@@ -76,11 +78,11 @@ class Store:
             _refuse_what_is_no_run(directory)
         lock = _acquire(directory)
         try:
+            old = Manifest.read(directory) if known else manifest.begun()
             with explained(directory):
-                rows, mended = _table_to_write(directory)
+                rows, mended = _table_to_write(directory, old.run)
             try:
-                if known:
-                    manifest = Manifest.read(directory).continued_by(manifest, directory, begun=bool(rows.rows))
+                manifest = old.continued_by(manifest, directory, begun=bool(rows.rows))
                 with explained(directory):
                     for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
                         if not leftover.is_dir():
@@ -276,17 +278,18 @@ def _adopted(path: Path) -> Row | None:
     return None
 
 
-def _table_to_write(directory: Path) -> tuple[TakeTable, list[str]]:
+def _table_to_write(directory: Path, run: str) -> tuple[TakeTable, list[str]]:
     """The table of takes, made anew where it is damaged, with rows for all files of takes; and what was damaged."""
     mended = []
     try:
-        own = TakeTable(directory)
+        own = TakeTable(directory, run)
     except sqlite3.Error as error:
         if (directory / table.NAME).is_file() and not is_damage(error):
             raise
         table.remove(directory)
-        own = TakeTable(directory)
+        own = TakeTable(directory, run)
         mended.append("takes.sqlite was damaged and is made anew")
+    files.check_run(directory / table.NAME, own.run)
     folder = directory / "takes"
     if not folder.is_dir():
         files.clear(folder)

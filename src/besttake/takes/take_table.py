@@ -27,13 +27,16 @@ from besttake.takes.key import Row, TakeKey
 NAME = "takes.sqlite"
 _FIELDS = (*(f.name for f in fields(TakeKey)), *(f.name for f in fields(Row)[1:]))
 _COLUMNS = ", ".join((*_FIELDS, "checksum"))
-_TABLE = """create table takes (
+_TABLES = (
+    """create table takes (
     policy text, env text, task text, start integer, arm text, seed integer,
     status text not null check (status in ('done', 'error')),
     success integer, success_step integer, steps integer, calls integer,
     file text, size integer, sha256 text, error text, seconds real, checksum text,
     primary key (policy, env, task, start, arm, seed)
-) without rowid"""
+) without rowid""",
+    "create table run (name text, checksum text)",
+)
 _MAYBE_TEXT = str | None
 _KINDS = (
     str, str, str, int, str, int, str, int | None, int | None, int, int, _MAYBE_TEXT, int, _MAYBE_TEXT, _MAYBE_TEXT,
@@ -44,20 +47,24 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 
 
 class TakeTable:
-    """The table, opened by the one process that writes it; ``rows`` and ``torn`` are what it held then (`snapshot`).
+    """The table, opened by the one process that writes it; a new one is that of ``run``.
 
-    sqlite3.DatabaseError when it is damaged.
+    `snapshot` explains ``rows`` and ``torn``. sqlite3.DatabaseError when it is damaged.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, run: str = "") -> None:
         self._db = _connect(directory / NAME)
         self._lock = threading.Lock()  # to close a database while another thread writes into it crashes Python
         try:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = normal")
             if not self._db.execute("select count(*) from sqlite_master").fetchone()[0]:
-                self._db.execute(_TABLE)
-            self.rows, self.torn = _content(self._db)
+                with self._db:
+                    self._db.execute("begin")
+                    for table in _TABLES:
+                        self._db.execute(table)
+                    self._db.execute("insert into run values (?, ?)", (run, _checksum([run])))
+            self.rows, self.torn, self.run = _content(self._db)
         except BaseException:
             self._db.close()
             raise
@@ -91,10 +98,11 @@ def has_log(directory: Path) -> bool:
     return log.exists() and log.stat().st_size > 0
 
 
-def snapshot(directory: Path) -> tuple[dict[TakeKey, Row], int]:
-    """The rows that a run's table holds now, and how many are not what was written; sqlite3.Error if it is unreadable.
+def snapshot(directory: Path) -> tuple[dict[TakeKey, Row], int, str]:
+    """The rows that a run's table holds now, how many others are not what was written, and the name of the run.
 
-    On a read-only disk a copy is read, because readers and writers agree by a file beside the table.
+    Raises sqlite3.Error where the table cannot be read. On a read-only disk a copy is read, because readers and writers
+    agree by a file beside the table.
     """
     path = directory / NAME
     if path.exists() and not path.is_file():  # to open a pipe could take for ever
@@ -125,8 +133,8 @@ def _connect(path: Path, how: str = "mode=rwc") -> sqlite3.Connection:
     return db
 
 
-def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int]:
-    """The rows by their key, and how many are not what was written; nothing where the table is still to be made."""
+def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int, str]:
+    """What `snapshot` gives; nothing where the table is still to be made."""
     try:
         schema = [sql.lower() for (sql,) in db.execute("select sql from sqlite_master where sql is not null")]
         fault = db.execute("pragma quick_check").fetchone()[0]
@@ -134,7 +142,7 @@ def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int]:
         raise sqlite3.DatabaseError("its schema is damaged") from error
     if fault != "ok":
         raise sqlite3.DatabaseError(" ".join(str(fault).split())[:80])
-    if schema not in ([], [_TABLE]):  # a view could have no end, a trigger could drop what is added
+    if schema not in ([], [*_TABLES]):  # a view could have no end, a trigger could drop what is added
         raise sqlite3.DatabaseError("it is not a table of takes")
     rows: dict[TakeKey, Row] = {}
     torn = 0
@@ -145,7 +153,10 @@ def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int]:
             rows[row.key] = row
         else:
             torn += 1
-    return rows, torn
+    run, checksum = db.execute("select name, checksum from run").fetchone() or (None, None) if schema else ("", "")
+    if schema and checksum != _checksum([run]):
+        raise sqlite3.DatabaseError("the name of its run is not what was written")
+    return rows, torn, str(run)
 
 
 def _is_row(values: Sequence[Any]) -> bool:

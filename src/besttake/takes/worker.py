@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from besttake import registry
-from besttake.envs.base import Env, Restorable
-from besttake.errors import one_line
+from besttake.envs.base import Env, Restorable, checked_state, checked_step
+from besttake.errors import failure, one_line
 from besttake.takes.jobs import Act, Actor, Answer, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
 from besttake.takes.take import Film, Take
+from besttake.threads import outcome
 from besttake.types import F32, U8, Observation, Start
 
 _SNAPSHOTS = 4
@@ -63,8 +63,8 @@ class Worker:
             assert job.actor is not None
             try:
                 self._samplers = {name: job.actor.sampler(env.spec)}
-            except Exception as error:
-                return [error] * len(takes)
+            except BaseException as error:
+                return [failure(error)] * len(takes)
         return next_blocks(self._samplers[name], [playing.request for playing in takes])
 
     def _carry_out(self, order: Order) -> Answer:
@@ -80,13 +80,12 @@ class Worker:
             elif playing.execute(order.actions):
                 return End(slot, self._playing.pop(slot).take(), playing.seconds)
             return playing.need()
-        except Exception as error:
+        except BaseException as error:
             self._playing.pop(slot, None)
             env = self._envs.pop((slot, playing.job.key.env), None)
             if env is not None:
-                with suppress(Exception):
-                    env.close()
-            return playing.failed(error)
+                outcome(env.close)
+            return playing.failed(failure(error))
 
     def _env(self, slot: int, job: Job) -> Env:
         name = (slot, job.key.env)
@@ -144,12 +143,12 @@ class _Playing:
     def execute(self, actions: F32) -> bool:
         """Execute ``actions``; True when the take is over."""
         for index, action in enumerate(actions):
-            outcome = self.env.step(action)
+            success, done = checked_step(self.env.step(action))
             self.step += 1
             self.actions.append(action)
-            if outcome.success and self.success_step is None:
+            if success and self.success_step is None:
                 self.success_step = self.step
-            stop = outcome.done or (outcome.success and not self.job.goes_on)
+            stop = done or (success and not self.job.goes_on)
             over = stop or self.step >= self.job.horizon
             if over or index < len(actions) - 1:
                 self._look(replan=False)
@@ -177,6 +176,6 @@ class _Playing:
         if scored:
             self.frames.append(seen.images[job.score_camera])
             self.frame_steps.append(self.step)
-        self.states.append(np.asarray(seen.state, np.float32))
+        self.states.append(checked_state(self.env.spec, seen.state))
         self.calls += replan
         return seen

@@ -23,10 +23,11 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, View, events_of
 from besttake.errors import blaming
 from besttake.policies.base import Perception, Policy
-from besttake.policies.looks import LookCache
+from besttake.policies.looks import LookCache, sampled_chunks
 from besttake.progress import Reporter
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import probe_draw
+from besttake.threads import PatientCaller
 from besttake.types import F32, EnvSpec, Observation, PolicySpec, TaskSpec, Warm
 
 NOISES = (1.0, 0.7, 0.5, 0.3, 0.1)
@@ -86,22 +87,33 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
     rows = spread_over(demo, count)
     seen = [observation_at(library, *at[int(row)], spec.cameras) for row in rows]
     pairs = [(m, k) for m in range(len(rows)) for k in range(plan.probe_samples)]
-    blocks = [pairs[first : first + _PROBE_ROWS] for first in range(0, len(pairs), _PROBE_ROWS)]
-    with blaming(f"the policy {spec.name}"):
-        sampled = [
-            np.array(policy.sample([seen[m] for m, _ in block], [probe_draw(plan.seed, task, m, k) for m, k in block]))
-            for block in blocks
-        ]
-    # In C order, whatever order the policy gave: sums over another order differ in the last bit.
-    samples = np.ascontiguousarray(np.concatenate(sampled)).reshape(
-        len(rows), plan.probe_samples, *sampled[0].shape[1:]
-    )
+    asked = [(seen[m], probe_draw(plan.seed, task, m, k), None) for m, k in pairs]
+    sampled = _sampled(spec, policy.sample, plan.patience, asked, _PROBE_ROWS)
+    samples = sampled.reshape(len(rows), plan.probe_samples, *sampled.shape[1:])
     chunks = np.stack([library.chunk(d, s, spec.horizon) for d, s in at])
     floor = np.full(len(rows), np.nan)
     if len(np.unique(demo)) >= 2:
         states = np.stack([library.state(d, s) for d, s in at])
         floor = leave_one_out(states, chunks, demo, rows, plan.probe_samples)
     return TaskProbe(samples, chunks[rows], demo[rows], floor, padded)
+
+
+def _sampled(
+    spec: PolicySpec, sample: Callable[..., F32], patience: float | None,
+    asked: Sequence[tuple[Observation, Draw, Warm | None]], rows: int,
+) -> F32:  # fmt: skip
+    """The samples (B, horizon, action_dim) of a policy, ``rows`` at a time; ComponentError where one is none."""
+    who, chunks = f"the policy {spec.name}", list[Any]()
+    caller = PatientCaller(who, patience)
+    for first in range(0, len(asked), rows):
+        observations, draws, warms = map(list, zip(*asked[first : first + rows], strict=True))
+        with blaming(who):
+            chunks += caller(sampled_chunks, spec, sample, observations, draws, warms)
+            for chunk in chunks[first:]:
+                if isinstance(chunk, Exception):
+                    raise chunk
+    # In C order, whatever order the policy gave: sums over another order differ in the last bit.
+    return np.stack(chunks)
 
 
 def observation_at(library: Library, demo: int, step: int, cameras: tuple[str, ...]) -> Observation:
@@ -118,6 +130,7 @@ class CheckSettings:
     draws: int = 8
     seed: int = 0
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    patience: float | None = None
 
 
 def check_retrieval_of(
@@ -229,7 +242,7 @@ class _Samples:
         self, policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings,
         on_states: Callable[[int], None],
     ) -> None:  # fmt: skip
-        self._policy, self._library, self._draws, self._seed = policy, library, asked.draws, asked.seed
+        self._policy, self._library, self._draws, self._asked = policy, library, asked.draws, asked
         self._looks = LookCache(policy)
         each = max(1, asked.states // max(1, len(tasks)))
         self._tasks = [self._task(task, each) for task in tasks]
@@ -298,20 +311,13 @@ class _Samples:
         observations = [one for one in seen or [s for t in self._tasks for s in t.seen] for _ in range(self._draws)]
         draws = [d for t in self._tasks for d in self._draws_of(t)]
         rows = list(zip(observations, draws, warms, strict=True))
-        blocks = [rows[first : first + _ROWS] for first in range(0, len(rows), _ROWS)]
-        with blaming(f"the policy {self._policy.spec.name}"):
-            sampled = [
-                np.array(
-                    self._looks.sample([o for o, _, _ in block], [d for _, d, _ in block], [w for _, _, w in block])
-                )
-                for block in blocks
-            ]
+        sampled = _sampled(self._policy.spec, self._looks.sample, self._asked.patience, rows, _ROWS)
         self._done(len(rows))
-        return np.ascontiguousarray(np.concatenate(sampled))
+        return sampled
 
     def _draws_of(self, task: _Task) -> list[Draw]:
         return [
-            Draw(self._seed, f"check/{task.name}", start=m, seed=k)
+            Draw(self._asked.seed, f"check/{task.name}", start=m, seed=k)
             for m in range(len(task.rows)) for k in range(self._draws)
         ]  # fmt: skip
 

@@ -85,9 +85,8 @@ def check_for(
     if plan.event_angle is not None:
         fixed["angle"] = None  # the library was built with what the plan says, and no other is tried
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
-    return load_or_check(
-        policy, library, tasks, CheckSettings(plan.check_states, seed=plan.seed, fixed=fixed), reporter
-    )
+    asked = CheckSettings(plan.check_states, seed=plan.seed, fixed=fixed, patience=plan.patience)
+    return load_or_check(policy, library, tasks, asked, reporter)
 
 
 def _settled(plan: Plan) -> bool:

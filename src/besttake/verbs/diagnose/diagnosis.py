@@ -94,6 +94,7 @@ def diagnose(
                     earlier = with_outgrown(history, store.manifest.outgrown, setup.envs)
                     cells, policies, relation, pools = measure(recorded, earlier, each)
             result = Result(
+                run=store.manifest.run,
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
                 digest=run_digest(store.digest(), Scores.open(store.path)), plan=plan.model_dump(mode="json"),
                 versions=versions(), library=None if setup.library is None else setup.library.summary(),

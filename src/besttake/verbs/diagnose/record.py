@@ -161,7 +161,7 @@ def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store) ->
             for env_uri, env in setup.envs.items():
                 check_compatible(policy.spec, env)
                 if uri not in seen and rehearsed(uri, env_uri):
-                    rehearse(policy, uri, env_uri)
+                    rehearse(policy, uri, env_uri, setup.plan.patience)
 
 
 def _choose(uri: str, policy: Policy, setup: Setup, session: Session) -> Choice:
@@ -251,7 +251,7 @@ class _Scoring:
     def __init__(self, setup: Setup, store: Store, session: Session) -> None:
         self.setup, self.store, self.session = setup, store, session
         # Without demonstrations, scorers that need none may still see embeddings.
-        self.encoder: Encoder = setup.encoder or encoder_without_demos(setup.plan.encoder)
+        self.encoder: Encoder = setup.encoder or encoder_without_demos(setup.plan.encoder, setup.plan.patience)
         self._new = 0
 
     def so_far(self, progress: bool | Reporter = False) -> Scores:

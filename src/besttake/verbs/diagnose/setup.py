@@ -40,6 +40,7 @@ from besttake.scorers.base import Scorer, ScorerSpec
 from besttake.scorers.scoring import Context, make_scorers, named_scorers
 from besttake.takes.draws import Draw
 from besttake.takes.manifest import Extent, Manifest
+from besttake.threads import PatientCaller
 from besttake.types import F32, Array, EnvSpec, Observation, Start
 
 _NOT_REHEARSED = ("python", "vla-eval")
@@ -120,10 +121,11 @@ def set_up(
         config = _retrieval(plan, envs, None)
         panel = tuple(made[uri] for uri in named_scorers(plan.scorer, demos=False))
         return Setup(plan, envs, None, None, config, scorers, (), panel)
-    notes, retrieval, encoder = match_tasks(plan, envs, library), _retrieval(plan, envs, library), library.encoder()
+    notes, retrieval = match_tasks(plan, envs, library), _retrieval(plan, envs, library)
+    encoder = cached(library.encoder(), plan.patience)
     notes = [*(f"demonstrations: {note}" for note in library.head.notes), *notes]
     _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
-    return Setup(plan, envs, library, cached(encoder), retrieval, scorers, tuple(notes), (*made.values(),))
+    return Setup(plan, envs, library, encoder, retrieval, scorers, tuple(notes), (*made.values(),))
 
 
 def with_possible_arms(plan: Plan) -> Plan:
@@ -156,7 +158,7 @@ def library_for(
             gripper_threshold=plan.gripper_threshold, gripper_open=plan.gripper_open, gripper_as=gripper_of(envs),
             angle=plan.event_angle, turns=plan.event_turns,
         )  # fmt: skip
-        return open_or_build(named, plan.encoder, options, BuildHooks(each=each, frames=stage.reach))
+        return open_or_build(named, plan.encoder, options, BuildHooks(each, stage.reach, plan.patience))
 
 
 def _on_testbed(envs: Iterable[str]) -> bool:
@@ -174,14 +176,14 @@ def match_tasks(plan: Plan, envs: Mapping[str, EnvSpec], library: Library) -> li
     return check_tasks(library, [task for env in envs.values() for task in plan.chosen_tasks(env)])
 
 
-def encoder_without_demos(named: str | registry.FromFile | None) -> Encoder:
+def encoder_without_demos(named: str | registry.FromFile | None, patience: float | None = None) -> Encoder:
     """The encoder of frames where there are no demonstrations that one could be fitted to: ``named``, else ``hog``."""
     encoder = registry.encoder(named or "hog")
     if isinstance(encoder, Fitted):
         raise PlanError(
             f"`encoder` {named}: it is fitted to demonstrations, and there are none; name another, e.g. hog"
         )
-    return cached(encoder)
+    return cached(encoder, patience)
 
 
 def context_of(envs: Iterable[EnvSpec]) -> Context:
@@ -297,7 +299,7 @@ def rehearsed(policy_uri: str, env_uri: str) -> bool:
     return env == "gym" or (policy == "python" and env not in _NOT_REHEARSED)
 
 
-def rehearse(policy: Policy, policy_uri: str, env_uri: str) -> None:
+def rehearse(policy: Policy, policy_uri: str, env_uri: str, patience: float | None = None) -> None:
     """ComponentError when ``policy`` or the env does not repeat."""
     env = registry.env(env_uri)
     try:
@@ -307,10 +309,11 @@ def rehearse(policy: Policy, policy_uri: str, env_uri: str) -> None:
         start, cameras = Start(spec.tasks[0].name, spec.starts[0]), {*policy.spec.cameras, spec.score_camera}
         with blaming(env_uri):
             before = _reset(env, start, sorted(cameras))
+        caller = PatientCaller(f"the policy {policy_uri}", patience)
         with blaming(policy_uri):
             if Uri.parse(policy_uri).scheme == "python":
-                _check_policy(policy, before)
-            chunk = policy.sample([before], [_draw(0)])[0]
+                caller(_check_policy, policy, before)
+            chunk = caller(policy.sample, [before], [_draw(0)])[0]
         if Uri.parse(env_uri).scheme == "gym":
             with blaming(env_uri):
                 _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])

@@ -1,4 +1,4 @@
-"""Train the testbed's policies: ``python -m besttake.testbed.train [names] [--out DIR]``. Only this needs torch.
+"""Train the testbed's policies: ``python -m small_policies.testbed [names] [--out DIR]``. Only this needs torch.
 
 Each shipped policy is a recipe below. The weights carry the fingerprint of everything that made them; a test compares
 it. ``python -m bench.zoo.recipes`` of the repository trains policies by recipes of your own.
@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from besttake.files import short_hash, write_bytes
-from besttake.testbed import demonstrations, expert, fingerprints, fitting, network, scene, seeds, tasks
+from besttake.testbed import demonstrations, expert, fingerprints, network, scene, seeds, tasks
 from besttake.testbed.expert import Style
 from besttake.testbed.policy import WEIGHTS
 from besttake.types import F32, Array
+from small_policies import fitting
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _fit(recipe: Recipe, states: F32, chunks: F32) -> tuple[dict[str, Array], fl
 
 def main() -> None:
     """Train the named policies, or all."""
-    parser = argparse.ArgumentParser(prog="python -m besttake.testbed.train", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m small_policies.testbed", description=__doc__)
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="directory for the weights")
     asked = parse_names(parser, RECIPES)
     for name in asked.names:

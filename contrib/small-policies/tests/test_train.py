@@ -3,11 +3,12 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from besttake.testbed import demonstrations, scene, seeds, train
+from besttake.testbed import demonstrations, scene, seeds
 from besttake.testbed.fingerprints import without_words
 from besttake.testbed.network import Weights
 from besttake.testbed.policy import WEIGHTS
-from besttake.testbed.train import RECIPES, fingerprint
+from small_policies import testbed as train
+from small_policies.testbed import RECIPES, fingerprint
 
 
 @pytest.mark.parametrize("name", RECIPES)
