@@ -1,4 +1,4 @@
-"""Makes docs/field.md again from published results: ``python -m bench.field PATH``.
+"""Makes docs/field.md again from published results: ``python tests/recordings/make_field.py PATH``.
 
 ``PATH`` is the folder of results that the page names; this repository holds none of them. The page's text stands as it
 is; what lies between its markers ``<!-- NAME -->`` and ``<!-- end -->`` is replaced by tables.
@@ -6,18 +6,17 @@ is; what lies between its markers ``<!-- NAME -->`` and ``<!-- end -->`` is repl
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from besttake.core.pool import Pool
 from besttake.reporting.numbers import estimate_percent, estimate_plain, estimate_points, interval, percent
 from besttake.reporting.table import Table
-from besttake.result import Cell, Estimate, Result
+from besttake.result import Cell, Estimate, Result, TaskLine
 from besttake.verbs.ingest import ingest
 
-PAGE = Path(__file__).parents[1] / "docs" / "field.md"
+PAGE = Path(__file__).parents[2] / "docs" / "field.md"
 VALUES = {"env": "0", "task": "1", "start": "2", "seed": "3", "success": "4", "values": "5"}
 HEAD = ("policy", "benchmark", "starts x takes", "pass@1", "pass@N", "headroom, points", "failures recovered",
         "never solved", "kappa within task")  # fmt: skip
@@ -62,10 +61,10 @@ def categories(result: Result) -> Iterator[tuple[object, ...]]:
         yield (policy.policy, *(_category([line for line in own if line.task == name]) for name in names))
 
 
-def _category(lines: list) -> str:  # type: ignore[type-arg]
+def _category(lines: Sequence[TaskLine]) -> str:
     starts = sum(line.starts for line in lines)
-    first, best = (sum(line.starts * (getattr(line, name).value or 0) for line in lines) / starts
-                   for name in ("pass_1", "pass_n"))  # fmt: skip
+    first = sum(line.starts * (line.pass_1.value or 0) for line in lines) / starts
+    best = sum(line.starts * (line.pass_n.value or 0) for line in lines) / starts
     return f"{100 * first:.0f} +{100 * (best - first):.1f}"
 
 
@@ -110,9 +109,8 @@ def main() -> None:
     """Replace the tables of the page."""
     text = PAGE.read_text()
     for name, table in tables(Path(sys.argv[1])).items():
-        made = f"<!-- {name} -->\n{table.markdown()}\n<!-- end -->"
-        text, found = re.subn(rf"<!-- {name} -->\n.*?<!-- end -->", lambda _, made=made: made, text, flags=re.DOTALL)
-        assert found == 1, f"the page has no place for {name}"
+        before, rest = text.split(f"<!-- {name} -->\n")
+        text = f"{before}<!-- {name} -->\n{table.markdown()}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
     PAGE.write_text(text)
 
 
