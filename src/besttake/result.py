@@ -475,6 +475,15 @@ class Result(_Model):
 
         return numbers(self).dataframe()
 
+    def __repr__(self) -> str:
+        """What a diagnosis prints last: one line per policy, and what is not decided."""
+        from besttake.reporting.tables import summary
+        from besttake.reporting.words import remarks
+
+        return "\n".join([*summary(self, self.policies).text(), *remarks(self)])
+
+    __str__ = __repr__
+
     def _repr_html_(self) -> str:
         from besttake.reporting.tables import verdicts
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from besttake.config import Plan
-from besttake.errors import BestTakeError, ComponentError, PlanError
+from besttake.errors import BestTakeError, ComponentError
 from besttake.result import Result
 from besttake.takes.scores import Scores
 from besttake.takes.store import Store
@@ -133,17 +133,6 @@ def test_scores_that_were_added_are_those_of_a_diagnosis_with_the_scorer(run: Pa
     captures = [cell.chosen.capture.value for cell in result.cells if cell.chosen is not None]
     together = compare(copy)
     assert together.across.captures.mean == pytest.approx(np.mean([one for one in captures if one is not None]))
-
-
-def test_a_classifier_is_trained_and_not_judged_on_its_own_starts(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("besttake.scorers.classifier._FEWEST", 1)
-    judged = score(run, train=tmp_path / "half.scorer")
-    assert judged.trained is not None
-    assert judged.trained.uri == f"classifier:{tmp_path / 'half.scorer'}"
-    with pytest.raises(PlanError, match="scorer classifier was trained on start"):
-        score(run, judged.trained.uri)
 
 
 def test_what_cannot_be_scored_is_one_line(run: Path, tmp_path: Path) -> None:

@@ -117,10 +117,6 @@ def score(
     scorer: Annotated[
         list[str] | None, typer.Option(metavar="URI", help="Scorer to add: coverage, manifold, … Repeatable.")
     ] = None,
-    train: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Train a success classifier on this run: the scorer classifier:FILE."),
-    ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -128,18 +124,17 @@ def score(
     """Compare the scorers of a run, and add scores by others. Plays no takes.
 
     Scores are stored in the run and never computed twice. If a scorer fails, the others are kept; run the same command
-    again to retry it. A classifier is never judged on starts that it was trained on: train it on tuning starts.
+    again to retry it.
 
     Examples:
       besttake score runs/demo
       besttake score runs/demo --scorer smoothness --scorer python:my_scorer:make
-      besttake score runs/tuning --train half.scorer
       besttake score runs/half --scorer classifier:half.scorer
     """
     from besttake.reporting.terminal import scores
     from besttake.verbs.score import score as compare_scorers
 
-    result = compare_scorers(directory, scorer or (), train=train, progress=reporter(quiet or as_json, verbose))
+    result = compare_scorers(directory, scorer or (), progress=reporter(quiet or as_json, verbose))
     show(scores(result), result.to_json(), as_json)
 
 

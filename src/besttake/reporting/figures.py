@@ -45,7 +45,8 @@ def ladder(cell: Cell, path: str) -> Figure | None:
             for window, selector in windows.items():
                 chosen = scorer == cell.scorer and window == cell.window
                 place = f"{path}/selectors/scored/{scorer}/{window}/success"
-                rows.append(DotRow(f"{scorer}, {window}", selector.success, place, "accent", chosen, not chosen))
+                color = "accent" if chosen else "ink"
+                rows.append(DotRow(f"{scorer}, {window}", selector.success, place, color, chosen))
     rows.append(DotRow(f"oracle, pass@{n}", cell.headroom.pass_n, f"{path}/headroom/pass_n"))
     title = f"Success of {cell.policy} with each way to keep one of {n} takes"
     return dots(rows, title, (0.0, 1.0), percent, estimate_percent, mark=cell.headroom.pass_1.value)
@@ -70,7 +71,7 @@ def _options(cell: Cell, path: str) -> list[DotRow]:
         best = option.name == cell.verdict.option
         place = f"{path}/verdict/gain" if best else f"{path}/verdict/options/{i}/gain"
         label = f"{option.takes}\N{MULTIPLICATION SIGN} {option.arm}" + (f", {option.scorer}" if option.scorer else "")
-        gain, color = cell.verdict.shown_as(option)[1], "accent" if option.shown else "ink"
+        gain, color = cell.verdict.shown_as(option)[1], "accent" if best else "ink"
         rows.append(DotRow(label, gain, place, color, strong=best, hollow=not option.shown, best=best))
     return rows
 
@@ -157,4 +158,4 @@ def _relation_mark(cell: Cell, path: str, series: int, frame: Frame, *, large: b
         "gain-value": repr(float(gain.value)),
     }
     at, color, size = frame.at(headroom.value, gain.value), f"s{series % SERIES}", 9.0 if large else 4.2
-    return [Mark(*at, size, color, marker(series), hollow=large, tip=tip, data=data)]
+    return [Mark(*at, size, color, marker(series), tip=tip, data=data, opacity=0.35 if large else 1.0)]

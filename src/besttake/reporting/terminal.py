@@ -166,8 +166,9 @@ def comparison(result: CompareResult) -> list[Part]:
     """What changed between two runs, the relation in words, every cell, and the correlations of each policy."""
     relation, parts, changes = result.result.relation, list[Part](), result.changes
     if changes:
-        legend = "changes in points with 95 % intervals, start by start where shared"
-        parts += [tables.changes(changes, "first", "second"), Sentence(legend, "none"), _BLANK]
+        same = all(change.same for change in changes)
+        parts += [] if same else [tables.changes(changes, "first", "second")]
+        parts += [Sentence(words.changed(changes)[0]), _BLANK]
     # Of two runs one wants to know what changed; too few cells for a relation are not worth a line there.
     related = not changes or relation.r is not None
     if related:
@@ -254,7 +255,7 @@ def plans(results: Plans) -> list[Part]:
     for one in results:
         parts.append(Sentence(f"From {one.basis}, with {one.plan.seeds} seeds per start:", "none", one.name))
     parts.append(results.table)
-    return [*parts, *(Sentence(line) for one in results for line in _advice(one))]
+    return [*parts, *(Sentence(line, exact=line.startswith("besttake ")) for one in results for line in _advice(one))]
 
 
 def _advice(result: PlanResult) -> list[str]:
@@ -268,7 +269,7 @@ def _advice(result: PlanResult) -> list[str]:
     if result.available is not None and result.available < (plan.starts or plan.half_width_starts):
         lines.append(f"There are {count(result.available, 'start')} in all: add tasks, or let the env offer more.")
     shared = f"with {count(result.tasks, 'task')}" if result.tasks > 1 else "with one task (more share the starts)"
-    return [*lines, f"{words.advice(plan)}.", f"besttake diagnose … {result.flags}  {shared}"]
+    return [*lines, f"{words.advice(plan)}.", f"besttake diagnose {result.flags}  ({shared})"]
 
 
 def ranking(result: RankResult) -> list[Part]:
@@ -343,9 +344,6 @@ def scores(result: ScoreResult) -> list[Part]:
         lines.append("* the run's own scorer, by which its verdict picks")
     if any(row.leak for row in every):
         lines.append("! reads the length of a take, which can give the outcome away")
-    if result.trained is not None:
-        learned = ", ".join(f"{task.task} ({task.successes} of {task.takes} takes)" for task in result.trained.tasks)
-        lines.append(f"Trained on {learned}. Use it with --scorer {result.trained.uri}, on other starts.")
     return [result.table, *map(Sentence, lines), *notes(result.notes)]
 
 

@@ -19,7 +19,6 @@ from besttake.reporting.numbers import estimate_points, number
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
 from besttake.result import Result
 from besttake.scorers.base import Scorer, ScorerSpec
-from besttake.scorers.classifier import TrainedScorer, train_classifier
 from besttake.scorers.scoring import Context, make_scorers, score_takes
 from besttake.takes.manifest import Manifest
 from besttake.takes.scores import Scores
@@ -43,7 +42,6 @@ class ScoreResult(Tabular):
         run: The run directory, where the scores are stored.
         policies: The comparison on the takes of each policy over all its tasks.
         cells: The same for each policy and task group.
-        trained: The classifier that was trained, if one was asked for.
         notes: Remarks about scorers.
         lost: Scorers that failed, and why.
     """
@@ -51,7 +49,6 @@ class ScoreResult(Tabular):
     run: str
     policies: tuple[ScorerComparison, ...]
     cells: tuple[ScorerComparison, ...]
-    trained: TrainedScorer | None = None
     notes: tuple[str, ...] = ()
     lost: Mapping[str, str] = field(default_factory=dict)
 
@@ -79,7 +76,6 @@ def score(
     run: str | Path,
     scorer: str | Sequence[str] = (),
     *,
-    train: str | Path | None = None,
     progress: bool | Reporter = False,
 ) -> ScoreResult:
     """Add scores to the takes of a finished run where they are missing, and compare all scorers of the run.
@@ -89,9 +85,6 @@ def score(
     Args:
         run: The run directory.
         scorer: URI of a scorer to add, or several: ``"last"``, ``"python:my_scorer:make"``.
-        train: Also train a success classifier on the takes of this run, and write it to this file; its scorer is
-            ``classifier:FILE``. It is never judged on starts that it was trained on, so train it on a run on tuning
-            starts (``Plan(starts="tuning:40", …)``).
         progress: True shows a progress bar.
 
     Returns:
@@ -99,7 +92,7 @@ def score(
         reason.
 
     Raises:
-        RunError: The run is not finished, has no scores, or cannot be written; or there is too little to train on.
+        RunError: The run is not finished, has no scores, or cannot be written.
         ComponentError: A scorer cannot be made.
         PlanError: A scorer was trained on starts of this run.
 
@@ -113,7 +106,6 @@ def score(
         result = Result.load(directory / "result.json")
         with Store.open(directory) as store:
             manifest, rows = store.manifest, {row.key: row for row in store.rows()}
-            trained = None if train is None else train_classifier(store, Path(train), reporter)
         check_same_takes(directory, result, rows)
         check_not_trained_on(specs.values(), {(key.env, key.task, key.start) for key in rows})
         lost: dict[str, str] = {}
@@ -128,8 +120,8 @@ def score(
         tuple(one for cell in own if (one := compare_scorers(cell, rows, scores, places)) is not None)
         for own in (result.policies, result.cells)
     )
-    notes = [*_notes(specs, scores), *lost.values(), *(trained.notes if trained is not None else ())]
-    return ScoreResult(str(run), policies, cells, trained, tuple(dict.fromkeys(notes)), lost)
+    notes = [*_notes(specs, scores), *lost.values()]
+    return ScoreResult(str(run), policies, cells, tuple(dict.fromkeys(notes)), lost)
 
 
 def _notes(specs: Mapping[str, ScorerSpec], scores: Scores) -> list[str]:

@@ -13,13 +13,13 @@ from besttake.demos.build import build
 from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError
 from besttake.progress import as_reporter
-from besttake.scorers.classifier import TrainedScorer, choose_strength, features, fit, train_classifier
 from besttake.scorers.scoring import windowed
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.takes.take import Film, Take
 from besttake.testing.methods import _Squares
+from model_scorers.classifier import TrainedScorer, choose_strength, features, fit, train_classifier
 
 
 def train(run: Path, out: Path) -> TrainedScorer:

@@ -1,12 +1,16 @@
-"""``classifier:FILE``: the chance of success by a logistic regression on embeddings (`besttake score --train`).
+"""``classifier:FILE``: the chance of success by a logistic regression on embeddings.
+
+``python -m model_scorers.classifier RUN FILE`` trains one on the takes of a run.
 
 The file holds only data: weights as safetensors with a checksum, no code.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,15 +27,16 @@ from besttake import files
 from besttake.arms import BASE
 from besttake.core.arithmetic import product
 from besttake.demos.library import Library, View
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, embeddings_of
 from besttake.encoders.cache import cached
-from besttake.errors import ComponentError, RunError
+from besttake.errors import BestTakeError, ComponentError, RunError, one_line
 from besttake.progress import Reporter
 from besttake.scorers.base import Footage, Score, ScorerSpec
 from besttake.scorers.scoring import by_start, windowed
 from besttake.takes.key import Row
 from besttake.takes.scores import WINDOWS
 from besttake.takes.store import Store
+from besttake.threads import one_thread
 from besttake.types import F64
 
 _LAST = 3
@@ -125,7 +130,7 @@ def _checksum(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> st
 def make(rest: str, name: str = "classifier") -> Classifier:
     """The scorer ``classifier:FILE``, known by ``name``."""
     if not rest:
-        raise ComponentError("classifier: name a file that `besttake score --train` made, classifier:FILE")
+        raise ComponentError("classifier: name a file that python -m model_scorers.classifier made, classifier:FILE")
     return Classifier(Trained.load(Path(rest)), name)
 
 
@@ -196,7 +201,7 @@ def _read(store: Store, rows: Sequence[Row], encoder: Encoder, done: Callable[[i
         own = examples.setdefault(takes[0].key.task, _Examples())
         for take, shown in zip(takes, windowed(takes), strict=True):
             window = shown.windows[WINDOWS.index("full" if goes_on else "common")]
-            own.x.append(features(encoder.encode(take.frames()[window])))
+            own.x.append(features(embeddings_of(encoder, take.frames()[window])))
             own.y.append(take.success)
             own.starts.append((take.key.env, take.key.start))
         done(len(takes))
@@ -264,3 +269,22 @@ def choose_strength(
             chance = np.clip(fit(features[train], label[train], strength).chance(features[test]), 1e-9, 1 - 1e-9)
             losses[strength] -= float(np.sum(np.log(np.where(label[test] > 0.5, chance, 1 - chance))))
     return min(losses, key=losses.__getitem__)
+
+
+def main() -> None:
+    """Train on the takes of a run, and say how to use what was learned."""
+    parser = argparse.ArgumentParser(prog="python -m model_scorers.classifier", description=__doc__)
+    parser.add_argument("run", type=Path, help="a run on tuning starts: a classifier is never judged on its own")
+    parser.add_argument("file", type=Path, help="the file to write")
+    asked = parser.parse_args()
+    try:
+        with one_thread(), Store.open(asked.run) as store:
+            trained = train_classifier(store, asked.file, Reporter(True))
+    except BestTakeError as error:
+        sys.exit(f"{parser.prog}: {one_line(error)}")
+    learned = ", ".join(f"{task.task} ({task.successes} of {task.takes} takes)" for task in trained.tasks)
+    print("\n".join((*trained.notes, f"Trained on {learned}. Use it with --scorer {trained.uri}, on other starts.")))
+
+
+if __name__ == "__main__":
+    main()
