@@ -30,6 +30,20 @@ def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_a_result_prints_as_the_diagnosis_does(run: Path, tmp_path: Path) -> None:
+    result = besttake.diagnose(
+        policy="testbed:half", env="testbed:pick", starts=3, seeds=2, arms=("base",), demos_per_task=4, probe_states=4,
+        out=run,
+    )  # fmt: skip
+    assert result.digest == besttake.Run.open(run).result.digest
+    first, *rest = str(result).splitlines()
+    assert first.startswith("testbed:half  ")
+    assert "%" in first
+    assert len(rest) < 5
+    assert repr(result) == str(result)
+    assert besttake.diagnose(besttake.Plan(**result.plan), run, seed=0).digest == result.digest
+
+
 def test_every_public_name_is_listed_and_exists() -> None:
     assert set(VERBS) < set(besttake.__all__)
     assert set(besttake.__all__) <= set(dir(besttake))
@@ -65,7 +79,11 @@ def test_a_run_is_read_when_it_is_asked_for(run: Path) -> None:
         assert 0 < opened.scores[key].scores["manifold", "full"] <= 1  # type: ignore[index]
         assert "6 takes by manifold" in repr(opened.scores)
         assert "<th>manifold/full</th>" in opened.scores._repr_html_()
-        assert repr(opened.takes) == f"<6 takes in {run}>"
+        assert repr(opened.takes).startswith(f"<6 takes in {run}")
+        assert opened.takes[0].key == next(iter(opened.takes)) == opened.takes[:2][0].key
+        assert opened.takes[-1].key == [*opened.takes][-1]
+        with pytest.raises(IndexError):
+            _ = opened.takes[6]
         films = dict(opened.films())
         assert set(films) == set(opened.takes)
         assert films[key].dtype == np.uint8

@@ -93,7 +93,7 @@ def test_a_component_that_is_not_packaged_is_named_by_its_place(
     (tmp_path / "my_module.py").write_text(MEMBER + "def make(size='1'): return member(int(size))\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert registry.demos("python:my_module:make?size=3").made == 3
-    with pytest.raises(ComponentError, match="cannot import nothing_here"):
+    with pytest.raises(ComponentError, match="my_module has no .nothing_here"):
         registry.demos("python:my_module:nothing_here")
     with pytest.raises(ComponentError, match="no option colour; known: size"):
         registry.demos("python:my_module:make?colour=red")

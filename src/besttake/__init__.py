@@ -1,9 +1,8 @@
 """BestTake: what a frozen robot policy needs at test time.
 
 >>> import besttake
->>> plan = besttake.Plan(policy="testbed:half", env="testbed", starts=20)
->>> result = besttake.diagnose(plan, out="runs/half")   # doctest: +SKIP
->>> result.policies[0].verdict.headline                 # doctest: +SKIP
+>>> result = besttake.diagnose(policy="testbed:half", env="testbed", starts=20, out="runs/half")   # doctest: +SKIP
+>>> print(result)   # one line per policy: what to do, and what it gains                           # doctest: +SKIP
 
 The verbs of the command line are functions here; each returns what it made and prints nothing.
 """

@@ -185,6 +185,9 @@ class Plan(BaseModel):
 
     policy: Uris = Field(min_length=1, description="Policy to diagnose.", json_schema_extra=REPEATABLE)
     env: Uris = Field(min_length=1, description="Environment to diagnose it in.", json_schema_extra=REPEATABLE)
+    name: Uris = Field(
+        (), description="What to call the policy in all that is shown (default: its URI).", json_schema_extra=REPEATABLE
+    )
     task: Annotated[Sequence[str], BeforeValidator(split)] = Field(
         (), description="Run only this task (default: all tasks of the environment).", json_schema_extra=REPEATABLE
     )
@@ -218,7 +221,8 @@ class Plan(BaseModel):
     )
     scorer: Uris = Field(
         (SCORER,), min_length=1, json_schema_extra=REPEATABLE,
-        description="Scorer that picks a take: coverage, manifold, … The first one picks; the others are measured too.",
+        description="Scorer that picks a take: coverage, manifold, … The first one picks; the others are measured too."
+        " Without demonstrations smoothness picks.",
     )  # fmt: skip
     stride: int = Field(5, ge=1, description="Score one frame every N steps.")
     encoder: str | None = Field(
@@ -288,7 +292,19 @@ class Plan(BaseModel):
         try:
             return handler(_with_most_starts(_with_short_keys(values)))
         except ValidationError as error:
-            raise PlanError(_explain(error.errors()[0])[:_MOST_LETTERS]) from None
+            problems = error.errors()
+            absent = [str(one["loc"][0]) for one in problems if one["type"] == "missing"]
+            if len(absent) > 1:
+                raise PlanError("`policy` and `env` are missing; e.g. `policy` testbed:half `env` testbed") from None
+            raise PlanError(_explain(problems[0])[:_MOST_LETTERS]) from None
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: Sequence[str], info: ValidationInfo) -> Sequence[str]:
+        policies = info.data.get("policy", value)
+        if value and (len(value) != len(policies) or len({*value}) != len(value)):
+            raise ValueError(f"name each of the {len(policies)} policies once, in the same order")
+        return value
 
     @field_validator("starts", mode="before")
     @classmethod
@@ -339,6 +355,11 @@ class Plan(BaseModel):
         return value.given()
 
     @property
+    def names(self) -> dict[str, str]:
+        """What each policy is called, by its URI."""
+        return dict(zip(self.policy, self.name or self.policy, strict=True))
+
+    @property
     def n(self) -> int:
         """The number of takes from which one is picked: ``best_of``, or all seeds."""
         return self.seeds if self.best_of is None else self.best_of
@@ -353,10 +374,7 @@ class Plan(BaseModel):
         if self.until is not None:
             end = min(end, len(offered))
         if end > len(offered):
-            more = f", or let the env offer more: gym:…?starts={end}" if env.startswith("gym:") else ""
-            raise PlanError(
-                f"`starts` {self.starts}: {env} has {len(offered)} starts per task; ask for at most that{more}"
-            )
+            raise PlanError(f"`starts` {self.starts}: {env} has {len(offered)} starts per task; ask for at most that")
         return tuple(offered[first:end])
 
     def chosen_tasks(self, env: EnvSpec) -> tuple[TaskSpec, ...]:
@@ -383,9 +401,11 @@ def _with_most_starts(values: Any) -> Any:
     return values
 
 
-def as_plan(plan: Plan | str | Path) -> Plan:
-    """Return ``plan`` itself, or the plan in a YAML file."""
-    return plan if isinstance(plan, Plan) else load_plan(Path(plan), {})
+def as_plan(plan: Plan | str | Path | None, keys: Mapping[str, Any] | None = None) -> Plan:
+    """Return ``plan`` itself or the plan in a YAML file, with these ``keys``; without one, the plan of the keys."""
+    if isinstance(plan, Plan):
+        return Plan.model_validate({**plan.model_dump(exclude_unset=True), **keys}) if keys else plan
+    return load_plan(None if plan is None else Path(plan), keys or {})
 
 
 def load_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
@@ -428,7 +448,7 @@ def _explain(error: Any) -> str:
     kind, given, path = error["type"], error.get("input"), [str(part) for part in error["loc"]]
     name = path[0] if path else "plan"
     if kind == "missing":
-        return f"`{name}` is missing; e.g. {name}={'testbed:half' if name == 'policy' else 'testbed'}"
+        return f"`{name}` is missing; e.g. `{name}` {'testbed:half' if name == 'policy' else 'testbed'}"
     if kind == "extra_forbidden":
         keys = Plan.model_fields if len(path) == 1 else Retrieval.model_fields
         near = get_close_matches(path[-1], keys, n=1)

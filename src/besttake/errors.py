@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
 from besttake.sanitize import printable
 
+_LISTED = 8
 _LONGEST = 2000
 """Characters of a message: one that quotes a name of a damaged file loses its middle."""
 
@@ -138,3 +140,12 @@ def one_clear_error(message: str) -> Iterator[None]:
         raise
     except BaseException as error:
         raise ComponentError(message.replace("{}", one_line(failure(error)))) from error
+
+
+def suggestion(word: str, known: Sequence[str]) -> str:
+    """A hint for an unknown ``word``: the most similar known one, else a list of the known ones."""
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"it has {', '.join(known[:_LISTED])}{more}"

@@ -131,6 +131,8 @@ class RunProgress:
         """``takes testbed:half, 120 of at most 2880 takes, pass@1 so far 41 %, 2 min left``."""
         shown = self._plays and self.singles
         single = f"pass@1 so far {100 * sum(self.singles) / len(self.singles):.0f} %" if shown else ""
+        if not shown and self._plays and self.stage is not None and not self.stage.done and self._seconds() > _EVERY:
+            single = f"playing the first takes for {self._seconds():.0f} s"
         counted = f"{self.done} of at most {self.total} takes" if self.total else ""
         return ", ".join(filter(None, (self.doing(), counted, single, duration(self.left()))))
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
-from besttake.errors import ComponentError, failure, one_clear_error, one_line
+from besttake.errors import ComponentError, failure, one_clear_error, one_line, suggestion
 from besttake.files import short_hash
 from besttake.options import check_known
 
@@ -183,9 +184,11 @@ def check_trusted(file: Path, code: str) -> None:
     """ComponentError unless ``file`` may name ``code``."""
     place = file.resolve()
     if code not in _TRUSTED and not {place, place.parent} & _TRUSTED:
+        run = (file.parent / "run.json").is_file()
+        what, who = (file.parent, "made this run") if run else (file, "wrote the file")
         raise ComponentError(
             f"{file} names code to run ({code[:200]}), and a file may not: name it yourself on the command line or in"
-            f" Python, or, if you trust whoever wrote the file, add `trust` {file}"
+            f" Python, or, if you trust whoever {who}, add `trust` {what}"
         )
 
 
@@ -356,9 +359,21 @@ def check_scheme(group: str, text: str) -> None:
     if scheme not in (*known, "python"):
         near = get_close_matches(scheme, known, n=1)
         hint = f"did you mean {near[0]}:… ?" if near else f"known: {', '.join(known)}; your own: python:MODULE:NAME"
+        if meant := _meant(group, text):
+            hint = f"did you mean {meant}?"
         if scheme in _PLUGINS:
             hint = f"install besttake-{_PLUGINS[scheme]}, from contrib/{_PLUGINS[scheme]} in BestTake's repository"
         raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
+
+
+def _meant(group: str, text: str) -> str:
+    """What was probably meant by a text that names a file, a Gymnasium env or a checkpoint; empty where unknown."""
+    module = Path(text).name.removesuffix(".py")
+    if text.endswith(".py") or f"{text}.py" in {file.name for file in Path.cwd().glob("*.py")}:
+        return f"python:{module}:NAME, where NAME in {module}.py is what makes the {_ONE_OF[group]}"
+    if group == "envs" and re.search(r"-v\d+$", text):
+        return f"gym:{text}, or gym:MODULE:{text} for an env that MODULE registers"
+    return f"lerobot:{text}" if group in ("policies", "demos") and re.fullmatch(r"[\w.-]+/[\w.-]+", text) else ""
 
 
 def _factory(group: str, text: str) -> Callable[..., Any]:
@@ -387,6 +402,22 @@ def _load(place: str, text: str) -> Callable[..., Any]:
     module, _, name = place.partition(":")
     what = f"{name or 'a factory'} from {module or 'nowhere'}"
     try:
-        return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
+        loaded = importlib.import_module(module)
     except BaseException as error:  # the module is the user's own, and can fail in any way
+        if module and isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
+            near = get_close_matches(module, [file.stem for file in Path.cwd().glob("*.py")], n=1)
+            hint = f"did you mean python:{near[0]}:{name}?" if near else "name a module of your own or an installed one"
+            absent = f"{text}: there is no {module}.py in {Path.cwd()}, and no such package"
+            raise ComponentError(f"{absent}; {hint}") from error
         raise ComponentError(f"{text}: cannot import {what} ({one_line(failure(error))})") from error
+    if not name:
+        raise ComponentError(f"{text}: say what in {module} makes it, python:{module}:NAME; it has {_public(loaded)}")
+    if not hasattr(loaded, name):
+        raise ComponentError(f"{text}: {module} has no {name!r}; {suggestion(name, _public(loaded))}")
+    return cast(Callable[..., Any], getattr(loaded, name))
+
+
+def _public(module: Any) -> list[str]:
+    """The names of a module's own functions and classes."""
+    own = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__)
+    return [name for name in own if not name.startswith("_")]

@@ -84,7 +84,7 @@ class RunPage:
             if self._finished(rows):
                 result = Result.load(self.directory / "result.json")
                 takes = page_takes(self.directory, result.cells)
-                return report_page(result, takes, stamp)
+                return report_page(result, takes, stamp, self.directory)
             return self._unfinished(rows, stamp)
         except Exception as error:  # a run directory can hold anything: say so instead of hanging up
             _log.debug("the live page could not be made", exc_info=True)

@@ -25,7 +25,14 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     ("arguments", "message"),
     [
         (["diagnoze"], "No such command 'diagnoze'"),
-        (["diagnose"], "--policy is missing"),
+        (["diagnose"], "--policy and --env are missing; e.g. --policy testbed:half --env testbed"),
+        (["diagnose", "--policy", "testbed:half"], "--env is missing; e.g. --env testbed"),
+        (["diagnose", "--policy", "policy.py", "--env", "testbed"], "did you mean python:policy:NAME"),
+        (["diagnose", "--policy", "org/pi0", "--env", "testbed"], "did you mean lerobot:org/pi0"),
+        (["diagnose", "--policy", "testbed:half", "--env", "Reach-v0"], "did you mean gym:Reach-v0"),
+        (["diagnose", "--policy", "python:polcy:make", "--env", "testbed"], "there is no polcy.py in "),
+        (["diagnose", "--policy", "python:json:lods", "--env", "testbed"], "json has no 'lods'; did you mean 'loads'?"),
+        (["serve", "--policy", "testbed:half", "--env", "testbed"], "serve has no --env, which is an option of"),
         (["diagnose", "--policy", "testbed:half", "--env", "nowhere"], "no env of kind 'nowhere'"),
         (["diagnose", "--policy", "testbed:x", "--env", "testbed"], "testbed:x"),
         (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--arms", "base,hot"], "arms"),
@@ -75,6 +82,16 @@ def test_help_puts_options_into_groups_and_names_their_values(
     assert "<" not in text
     assert "x>=" not in text
     assert "…\n" not in text
+
+
+def test_the_help_fits_one_screen_and_names_every_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--help") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert {*COMMANDS, "runs", "library", "score", "export"} <= {line.split()[0] for line in lines if line}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

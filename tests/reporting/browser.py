@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -125,6 +127,11 @@ class Browser:
         x, y = self.place(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def pages(self) -> int:
+        """On how many pages the browser prints what it shows."""
+        pdf = base64.b64decode(self.call("Page.printToPDF")["data"])
+        return len(re.findall(rb"/Type\s*/Page[^s]", pdf))
 
     def _note(self, message: dict[str, Any]) -> None:
         method, params = message.get("method"), message.get("params", {})

@@ -49,7 +49,7 @@ def test_only_starts_that_both_runs_have_count(pair: tuple[Path, Path]) -> None:
 
 def test_a_run_has_not_changed_against_itself_and_two_runs_are_in_the_document(pair: tuple[Path, Path]) -> None:
     listed = changes_between([pair[0], pair[0]], [])
-    assert all(one.change.value == 0 and one.shown == "" for one in listed)
+    assert all(one.change.value == 0 and one.shown == "same" for one in listed)
     document = json.loads(compare(list(pair)).to_json())
     assert document["changes"][0]["paired"] is True
     assert compare([pair[0]]).changes == ()

@@ -49,7 +49,7 @@ def planned(library: Library, policy: Any = None, **more: Any) -> Any:
     plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, **more})
     base = RetrievalConfig.from_dict(plan.retrieval.given())
     policy = policy or registry.policy("testbed:half")
-    return choose(policy, plan, open_envs(plan), library, base, Reporter(False))
+    return choose("half", policy, plan, open_envs(plan), library, base, Reporter(False))
 
 
 def test_noise_is_chosen_first_and_every_rule_and_prior_is_tried_at_that_noise(check: RetrievalCheck) -> None:

@@ -20,7 +20,9 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.types import F32, U8
+from besttake.verbs.act import act
 from besttake.verbs.diagnose.diagnosis import diagnose
+from besttake.verbs.diagnose.setup import WITHOUT_DEMOS, with_defaults
 from besttake.verbs.probe import probe
 
 FLAGS = {
@@ -156,7 +158,9 @@ def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_k
     assert cell.ranking is None
     assert cell.verdict is not None
     assert cell.verdict.both.answer == "not measured"
-    assert any("nothing is scored" in note for note in found.notes)
+    assert any("coverage: it needs demonstrations" in note for note in found.notes)
+    assert with_defaults(load_plan(None, {"policy": "p", "env": "gym:Reach-v0"})).scorer == WITHOUT_DEMOS
+    assert with_defaults(load_plan(None, {"policy": "p", "env": "gym:Reach-v0", "scorer": "last"})).scorer == ("last",)
     with pytest.raises(PlanError, match="need demonstrations"):
         diagnose(load_plan(None, {**flags, "arms": "base,retrieve"}), tmp_path / "other")
     assert not (tmp_path / "other").exists()
@@ -248,3 +252,18 @@ def test_a_run_in_which_every_take_failed_says_so_and_goes_on_when_called_again(
             assert "no finished take" in made.read_text()
     (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
     assert (cell.takes, cell.errors) == (6, 0)
+
+
+def test_a_policy_has_one_name_everywhere(cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the table of takes, the result, the check and the notes; only the plan has its URI, which `act` finds."""
+    result = diagnose(
+        load_plan(None, {**SMALL, "name": "mine", "arms": "base,cooled"}), tmp_path / "run", progress=True
+    )
+    with Store.open(tmp_path / "run") as store:
+        assert {row.key.policy for row in store.rows()} == set(store.manifest.extent.policies) == {"mine"}
+    assert [cell.policy for cell in (*result.policies, *result.cells)] == ["mine", "mine"]
+    assert {*result.checks} == {"mine"}
+    assert "testbed:half" not in capsys.readouterr().err + " ".join(result.notes)
+    assert act(tmp_path / "run", option="cooled", starts="3:4").promise.policy == "mine"
+    with pytest.raises(PlanError, match="name each of the 1 policies once"):
+        load_plan(None, {**SMALL, "name": ["one", "two"]})

@@ -11,7 +11,7 @@ from besttake.config import Plan
 from besttake.result import Result
 from besttake.verbs.diagnose import diagnosis
 from besttake.verbs.diagnose.diagnosis import diagnose, finished_result
-from besttake.verbs.diagnose.setup import with_possible_arms
+from besttake.verbs.diagnose.setup import with_defaults
 
 PLAN = {
     "policy": "testbed:half", "env": "testbed:drawer", "starts": 2, "seeds": 2, "arms": ("base",), "demos_per_task": 4,
@@ -32,7 +32,7 @@ def run(first: Path, tmp_path: Path) -> Path:
 
 
 def known(run: Path, **changes: object) -> Result | None:
-    return finished_result(with_possible_arms(Plan(**{**PLAN, **changes})), run)
+    return finished_result(with_defaults(Plan(**{**PLAN, **changes})), run)
 
 
 def test_the_same_plan_is_answered_without_making_anything(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def test_a_later_policy_that_does_not_fit_is_noticed_before_the_first_take(tmp_p
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 2
-    assert "two-armed gives actions of 14 numbers, but testbed:pick takes 4" in capsys.readouterr().err
+    assert "python:two_armed:make gives actions of 14 numbers, but testbed:pick takes 4" in capsys.readouterr().err
     assert not list((tmp_path / "run").glob("takes/*/*"))
 
 

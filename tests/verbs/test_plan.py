@@ -46,7 +46,7 @@ def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
     assert found.cautious is None
     assert json.loads(found.to_json())["plan"]["seeds"] == 3
     assert found.tasks == len(pilot.policies[0].tasks) > 1
-    assert found.flags.startswith(f"--starts {-(-found.plan.half_width_starts // found.tasks)} ")
+    assert found.flags.startswith(f"--policy URI --env URI --starts {-(-found.plan.half_width_starts // found.tasks)} ")
 
 
 @pytest.mark.parametrize(

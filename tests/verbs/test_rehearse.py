@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import besttake
 from besttake import registry
 from besttake.errors import ComponentError
 from besttake.verbs.diagnose.setup import rehearse, rehearsed
@@ -102,3 +103,12 @@ def test_only_what_may_be_played_is_rehearsed() -> None:
     assert rehearsed("python:mine:make", "testbed:pick")
     assert not rehearsed("testbed:half", "testbed:pick"), "ours are tested, and not tried every time"
     assert not rehearsed("python:mine:make", "python:my_robot:make"), "a person would have to set the scene up"
+
+
+def test_pictures_that_take_long_to_draw_are_told_before_the_first_take(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path
+) -> None:
+    monkeypatch.setattr("besttake.verbs.diagnose.record._SLOW", 0.0)
+    plan = besttake.Plan(policy="python:rehearsed_policies:good", env=LINE, starts=60, seeds=1, arms="base", workers=1)
+    besttake.diagnose(plan, tmp_path / "run", progress=True)
+    assert "a picture takes 0.0 s to draw" in capsys.readouterr().err

@@ -37,7 +37,7 @@ _FIELDS: dict[str, FieldInfo] = {
 }
 
 _GROUPS = {
-    "Policy, environment and data": ("policy", "env", "task", "demos", "demos_per_task"),
+    "Policy, environment and data": ("policy", "name", "env", "task", "demos", "demos_per_task"),
     "How much to run": ("starts", "seeds", "arms", "worth", "until", "budget"),
     "Scoring and selection": ("scorer", "best_of", "window", "stride", "encoder"),
     "Retrieval and cooling": ("noise", "prior", "rule", "candidates"),
@@ -49,8 +49,8 @@ _GROUPS = {
     "Randomness and trust": ("seed", "trust_remote_code"),
 }  # fmt: skip
 _VALUES = {
-    "policy": "URI", "env": "URI", "demos": "PATH|URI", "encoder": "URI", "scorer": "URI", "task": "TASK",
-    "arms": "ARM,…", "starts": "N|FIRST:END", "eef_dims": "N,N,N", "worth": "POINTS", "budget": "TAKES",
+    "policy": "URI", "name": "NAME", "env": "URI", "demos": "PATH|URI", "encoder": "URI", "scorer": "URI",
+    "task": "TASK", "arms": "ARM,…", "starts": "N|FIRST:END", "eef_dims": "N,N,N", "worth": "POINTS", "budget": "TAKES",
     "patience": "SECONDS", "event_angle": "DEGREES", "rule": "next|current|frame",
     "workers": "N|auto", "batch": "N|auto", "replicas": "N|auto",
 }  # fmt: skip

@@ -24,29 +24,34 @@ from besttake.errors import BestTakeError, Interrupted
 from besttake.progress import SafeConsole
 from besttake.registry import schemes
 
-_HELP = """Find out what would help a frozen robot policy at test time.
-
-BestTake measures whether it pays to play several takes and keep the best one (reuse), to start from retrieved
-demonstrations (retrieve), to sample with less noise (cool), several of these, or none, with intervals, controls and
-costs.
-
-    besttake demo               the whole diagnosis on the embedded testbed
-    besttake diagnose --help    diagnose your own policy on your own benchmark
-    besttake runs list          list your runs and their verdicts
-
-    take      one execution of a policy, from one start with one seed
-    arm       a way of running the policy: base, cooled, shuffled, retrieve, …
-    cell      one policy on one group of tasks; each cell gets its own verdict
-    headroom  what a perfect pick among N takes would gain over one take
-    content   what retrieved actions add beyond less noise (retrieve - cooled)
-    worth     the smallest effect worth acting on, in percentage points
-"""
-_EXIT = (
-    "Glossary: https://github.com/besttake/besttake/blob/main/docs/concepts.md#words"
-    "\n\nExit codes: 0 success, 1 could not finish (disk full) or takes failed, 2 bad input, 3 undecided with --strict,"
-    " 4 play another take (rank --run),"
-    " 130 interrupted."
-)
+_COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | None, str]]] = {
+    "Measure": {
+        "demo": (diagnose.demo, "diagnose three small policies on the embedded testbed"),
+        "diagnose": (diagnose.diagnose, "find out what would help your policy, by playing takes"),
+        "ingest": (recorded.ingest, "the same from outcomes that other harnesses recorded"),
+        "rank": (recorded.rank, "order recorded takes by how close they stay to demonstrations"),
+        "probe": (diagnose.probe, "how well a policy fits demonstrations; plays nothing"),
+        "plan": (diagnose.plan, "how many starts and takes will settle the question"),
+    },
+    "Read a run": {
+        "report": (runs.report, "write its page, as HTML or Markdown"),
+        "compare": (runs.compare, "what changed from one run to another"),
+        "score": (runs.score, "compare scorers on the takes that are there; add or train one"),
+        "export": (runs.export, "tables, figures, films, or a LeRobot data set"),
+        "runs": (None, "list, show, merge and watch runs"),
+    },
+    "Act on it": {
+        "act": (acting.act, "play what was recommended on new starts: does the promise hold?"),
+        "serve": (runs.serve, "serve the policy, cooled or with retrieval, to other harnesses"),
+    },
+    "Set up": {
+        "library": (None, "build, show and check libraries of demonstrations"),
+        "doctor": (library.doctor, "what works here, and whether policy, env and data fit together"),
+        "reproduce": (diagnose.reproduce, "run a protocol of the paper, its numbers beside yours"),
+    },
+}
+"""The commands by group, and what each is for in the help; those without a function have commands of their own."""
+_WORDS = "https://github.com/besttake/besttake/blob/main/docs/concepts.md#words"
 _LIMITS = {
     errno.EMFILE: "use fewer workers, or allow more open files (ulimit -n)",
     errno.ENFILE: "use fewer workers",
@@ -81,14 +86,16 @@ class Command(TyperCommand):
         _write_parameters(self, ctx, formatter)
 
 
-class Group(TyperGroup):
-    """Commands in groups, each with its whole first sentence."""
+class Root(TyperGroup):
+    """The help of all commands, on one screen."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The groups of commands, then the options."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        _write(formatter, [(_group(one, "Commands"), (name, _first_sentence(one))) for name, one in commands])
-        _write_parameters(self, ctx, formatter)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """A line for each command, in groups."""
+        lines = ["Usage: besttake COMMAND …   (besttake COMMAND --help says more)", ""]
+        lines.append("What would help a frozen robot policy at test time? Begin with: besttake demo")
+        for group, commands in _COMMANDS.items():
+            lines += [f"{group}:", *(f"  {name:<10} {text}" for name, (_, text) in commands.items())]
+        formatter.write("\n".join([*lines, f"Words: {_WORDS}", ""]))
 
 
 def _write_parameters(command: Any, ctx: Any, formatter: Any) -> None:
@@ -127,12 +134,6 @@ def without_range(text: str) -> str:
     return re.sub(r"(?:\s*\[|; )[-\d.]*(?:<=?)?x[<>]=?[-\d.]+\]", lambda match: "]" if match[0][0] == ";" else "", text)
 
 
-def _first_sentence(command: Any) -> str:
-    """What a command is for: the beginning of its help, its first sentence."""
-    paragraph = " ".join((command.help or "").partition("\n\n")[0].split())
-    return re.split(r"(?<=[.?])\s", paragraph)[0].removesuffix(".")
-
-
 def _kept(text: str) -> str:
     """Keep the lines of examples: a paragraph with indented lines is not to be wrapped anew."""
     paragraphs = cleandoc(text).split("\n\n")
@@ -157,37 +158,30 @@ def _flags(command: Any) -> dict[str, str]:
 
 
 def _made(help: str, **more: Any) -> typer.Typer:
-    return typer.Typer(cls=Group, help=help, no_args_is_help=True, rich_markup_mode=None, **more)
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, **more)
 
 
-app = _made(
-    _kept(_HELP), epilog=_EXIT, pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+app = _made("", cls=Root, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
 library_app = _made("Build, show and check libraries of demonstrations.")
 runs_app = _made("List, show, merge and watch run directories.")
 
 
-def _add(to: typer.Typer, name: str, function: Callable[..., None], group: str | None = None) -> None:
-    help = _kept(function.__doc__ or "")
-    to.command(name, cls=Command, help=help, rich_help_panel=group)(trusting(function))
+def _add(to: typer.Typer, name: str, function: Callable[..., None]) -> None:
+    text = cleandoc(function.__doc__ or "")
+    short = " ".join(re.split(r"(?<=[.?])\s", text)[0].split())
+    to.command(name, cls=Command, help=_kept(text), short_help=short)(trusting(function))
 
 
-_COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Measure a policy": (diagnose.demo, diagnose.diagnose, diagnose.probe, diagnose.plan, diagnose.reproduce),
-    "Read and use a run": (runs.report, runs.score, runs.compare, runs.export, runs.serve, acting.act),
-    "Use recordings from elsewhere": (recorded.rank, recorded.ingest),
-    "Set up": (library.doctor,),
-}
-for group, functions in _COMMANDS.items():
-    for function in functions:
-        _add(app, function.__name__, function, group)
+for _commands in _COMMANDS.values():
+    for _name, (_function, _) in _commands.items():
+        if _function is not None:
+            _add(app, _name, _function)
 for function in (library.build, library.show_library, library.check):
     _add(library_app, function.__name__.removesuffix("_library"), function)
 for function in (runs.runs_list, runs.runs_show, runs.runs_merge, runs.runs_watch):
     _add(runs_app, function.__name__.removeprefix("runs_"), function)
-app.add_typer(library_app, name="library", rich_help_panel="Set up")
-app.add_typer(runs_app, name="runs", rich_help_panel="Read and use a run")
+app.add_typer(library_app, name="library")
+app.add_typer(runs_app, name="runs")
 
 
 def _show_version(asked: bool) -> None:
@@ -239,10 +233,20 @@ def main() -> NoReturn:
             print(error.format_message())
             code = 0
         else:
-            code = _say(error.format_message(), 2)
+            code = _say(_of_another(error) or error.format_message(), 2)
     if code == interrupt.CODE:  # typer turns Ctrl-C into this code
         _say(interrupt.text(), code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _of_another(error: Any) -> str:
+    """Which commands have an option that this one does not; empty for any other mistake."""
+    option, own = getattr(error, "option_name", None), getattr(error.ctx, "info_name", "") if error.ctx else ""
+    commands: dict[str, Any] = getattr(get_command(app), "commands", {})
+    having = [name for name, one in commands.items() if option in {flag for p in one.params for flag in p.opts}]
+    if type(error).__name__ != "NoSuchOption" or not having:
+        return ""
+    return f"{own} has no {option}, which is an option of {', '.join(having)}; `besttake {own} --help` lists its own"
 
 
 def _say(text: str, code: int) -> int:

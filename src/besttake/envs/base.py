@@ -14,13 +14,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.errors import ComponentError
+from besttake.errors import ComponentError, suggestion
 from besttake.options import Reader
 from besttake.types import F32, EnvSpec, Observation, Start, Step
 
@@ -79,7 +78,6 @@ class Placeable(Protocol):
         ...
 
 
-_LISTED = 8
 _VISIBLE, _DRAWS_ON = "CUDA_VISIBLE_DEVICES", "MUJOCO_EGL_DEVICE_ID"
 
 
@@ -129,15 +127,6 @@ def named_task(word: str, known: Sequence[str], uri: str) -> str:
     if name not in known:
         raise ComponentError(f"{uri}: no task {word!r}; {suggestion(word, known)}")
     return name
-
-
-def suggestion(word: str, known: Sequence[str]) -> str:
-    """A hint for an unknown ``word``: the most similar known one, else a list of the known ones."""
-    close = get_close_matches(word, known, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"it has {', '.join(known[:_LISTED])}{more}"
 
 
 @dataclass(frozen=True)

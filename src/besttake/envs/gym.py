@@ -10,7 +10,7 @@ passes ``env_name`` on: options that are not ours go to ``gymnasium.make``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -26,7 +26,10 @@ from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
 _CAMERA = "render"
 _PICTURE = "pixels"
 """What the camera is called where the observation itself is a picture."""
-_TUNING = range(100_000, 100_050)
+_STARTS, _TUNING = range(100_000), range(100_000, 200_000)
+"""Seeds to evaluate on, and those kept apart for tuning: there is no end of seeds."""
+_SIDE = 256
+"""Pixels of a rendered picture's side where the env leaves the choice: its own 480 x 480 take far longer to draw."""
 _TERMINATED = "terminated"
 _NO_RENDER_MODE = "unexpected keyword argument 'render_mode'", "takes no arguments"
 
@@ -42,14 +45,16 @@ def make(
     that terminates at success and at nothing else; ``state`` names the keys of a Dict observation that form the state,
     with commas (by default its only vector); ``goes_on`` says that the env does not end at success. Of ``others``,
     ``repeats`` (false: the same start cannot be had twice) and those in `Declared` are ours (``starts`` is how many
-    seeds are starts), and the rest goes to ``gymnasium.make``.
+    seeds are starts, if not all are), and the rest goes to ``gymnasium.make``.
     """
     read = Reader(f"gym:{env_id}")
     exact = read.flag("repeats", others.pop("repeats", True))
     facts, rest = declared(read, others)
     arguments = {key: value(text) for key, text in rest.items()}
-    inner = _build(env_id, arguments)
     name = read.uri + (f"?{urlencode(sorted(arguments.items()), quote_via=quote)}" if arguments else "")
+    inner = _build(env_id, arguments)
+    if not {"width", "height"} & {*arguments} and hasattr(inner.unwrapped, "mujoco_renderer"):
+        inner, arguments = _smaller(env_id, inner, arguments)
     try:
         horizon = facts.horizon or (inner.spec.max_episode_steps if inner.spec else None)
         if not horizon:
@@ -64,12 +69,12 @@ def make(
         tasks = (TaskSpec(label, group or label, instruction, horizon),)
         state_dim = _state(observed, keys, read.uri).size
         spec = EnvSpec(
-            name, tasks, range(facts.starts or 50), action_dim=int(space.shape[0]), state_dim=state_dim,
+            name, tasks, _STARTS[: facts.starts], action_dim=int(space.shape[0]), state_dim=state_dim,
             cameras=cameras, score_camera=read.choice("score_camera", score_camera or _scored(cameras), cameras),
             tuning=_TUNING, goes_on=read.flag("goes_on", goes_on),
             fps=float(facts.fps or inner.metadata.get("render_fps", 10) or 10), **facts.body,
-            fingerprint=short_hash(f"{name} {success} {state} {horizon} {cameras}"),
-            notes=_notes(state_dim, cameras, exact),
+            fingerprint=short_hash(f"{name} {success} {state} {horizon} {cameras} {arguments.get('width')}"),
+            notes=_notes(state_dim, cameras, exact, arguments),
         )  # fmt: skip
     except ComponentError:
         inner.close()
@@ -174,6 +179,17 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
         raise ComponentError(f"gym:{env_id}: {one_line(error)}") from error
 
 
+def _smaller(env_id: str, inner: Any, arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The env with small pictures where it can make them, and the arguments that make it."""
+    small = {**arguments, "width": _SIDE, "height": _SIDE}
+    try:
+        made = _build(env_id, small)
+    except ComponentError:
+        return inner, arguments
+    inner.close()
+    return made, small
+
+
 def _state(observed: Any, keys: Sequence[str], uri: str) -> F32:
     if not isinstance(observed, dict):
         # A picture is not a state.
@@ -224,14 +240,15 @@ def _what(value: Any) -> str:
     return "None" if value.dtype == object else f"{value.dtype} {value.shape}"
 
 
-def _notes(state_dim: int, cameras: Sequence[str], repeats: bool) -> tuple[str, ...]:
+def _notes(state_dim: int, cameras: Sequence[str], repeats: bool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     notes = []
     if not state_dim:
         notes.append("observations hold pictures alone: many envs also give a state with obs_type=pixels_agent_pos")
     if cameras == (_CAMERA,):
+        size = f", {arguments['width']} x {arguments['height']} (width=…, height=…)" if "width" in arguments else ""
         notes.append(
-            "pictures are those of `render()`; an env may offer the policy's own in observations, often by \
-`obs_type`"
+            f"pictures are those of `render()`{size}; an env may offer the policy's own in observations, often by"
+            " `obs_type`"
         )
     if not repeats:
         notes.append(

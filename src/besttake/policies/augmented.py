@@ -164,7 +164,8 @@ def _of_run(path: Path, policy: str) -> tuple[Library, RetrievalConfig]:
         raise PlanError(f"{library.path} is no longer the library that {path} was diagnosed with; diagnose again")
     own = {name: value for name, value in manifest.identity.items() if name.startswith("retrieval ")}
     alike = len({repr(value) for value in own.values()}) == 1
-    chosen = next(iter(own.values())) if alike else own.get(f"retrieval {policy}")
+    called = dict(zip(manifest.plan["policy"], manifest.plan.get("name") or (), strict=False))
+    chosen = next(iter(own.values())) if alike else own.get(f"retrieval {called.get(policy, policy)}")
     if own and chosen is None:
         names = ", ".join(name.partition(" ")[2] for name in own)
         raise PlanError(f"{path} was diagnosed with other policies ({names}), and each has a retrieval of its own")

@@ -45,7 +45,8 @@ def ladder(cell: Cell, path: str) -> Figure | None:
             for window, selector in windows.items():
                 chosen = scorer == cell.scorer and window == cell.window
                 place = f"{path}/selectors/scored/{scorer}/{window}/success"
-                rows.append(DotRow(f"{scorer}, {window}", selector.success, place, "accent", chosen, not chosen))
+                color = "accent" if chosen else "ink"
+                rows.append(DotRow(f"{scorer}, {window}", selector.success, place, color, chosen))
     rows.append(DotRow(f"oracle, pass@{n}", cell.headroom.pass_n, f"{path}/headroom/pass_n"))
     title = f"Success of {cell.policy} with each way to keep one of {n} takes"
     return dots(rows, title, (0.0, 1.0), percent, estimate_percent, mark=cell.headroom.pass_1.value)
@@ -70,7 +71,7 @@ def _options(cell: Cell, path: str) -> list[DotRow]:
         best = option.name == cell.verdict.option
         place = f"{path}/verdict/gain" if best else f"{path}/verdict/options/{i}/gain"
         label = f"{option.takes}\N{MULTIPLICATION SIGN} {option.arm}" + (f", {option.scorer}" if option.scorer else "")
-        gain, color = cell.verdict.shown_as(option)[1], "accent" if option.shown else "ink"
+        gain, color = cell.verdict.shown_as(option)[1], "accent" if best else "ink"
         rows.append(DotRow(label, gain, place, color, strong=best, hollow=not option.shown, best=best))
     return rows
 
@@ -109,12 +110,21 @@ def relation(result: Result, *, legend: bool = False) -> Figure | None:
     return Figure(frame.width, frame.height, "Gain of selection against headroom, one dot per cell", tuple(shapes))
 
 
+def sources(cell: Cell, path: str) -> Figure | None:
+    """Where the spread of outcomes within a task comes from; None where that is not known."""
+    parts = cell.audit.sources.parts if cell.audit is not None else {}
+    rows = [DotRow(name, part, f"{path}/audit/sources/parts/{name}/value", "ink") for name, part in parts.items()]
+    title = f"Where the spread of outcomes of {cell.policy} within a task comes from"
+    return dots(rows, title, (-0.1, 1.0), percent, estimate_percent, zero=True) if rows else None
+
+
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
     """All figures of a result by name, for ``--figures``."""
     named = [("relation", relation(result, legend=True))]
     for i, cell in enumerate(result.policies):
         path, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
         named += [(f"ladder-{own}", ladder(cell, path)), (f"options-{own}", menu(cell, path, result.worth))]
+        named.append((f"sources-{own}", sources(cell, path)))
     for name, figure in named:
         if figure is not None:
             yield name, figure
@@ -148,4 +158,4 @@ def _relation_mark(cell: Cell, path: str, series: int, frame: Frame, *, large: b
         "gain-value": repr(float(gain.value)),
     }
     at, color, size = frame.at(headroom.value, gain.value), f"s{series % SERIES}", 9.0 if large else 4.2
-    return [Mark(*at, size, color, marker(series), hollow=large, tip=tip, data=data)]
+    return [Mark(*at, size, color, marker(series), tip=tip, data=data, opacity=0.35 if large else 1.0)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from besttake.demos.reading import jpeg
 from besttake.files import write_text
 from besttake.reporting import figures, tables, words
 from besttake.reporting.candidates import KINDS
@@ -16,7 +18,6 @@ from besttake.reporting.numbers import (
     duration,
     estimate_percent,
     estimate_points,
-    percent,
     sentence,
 )
 from besttake.reporting.page import (
@@ -34,6 +35,7 @@ from besttake.reporting.page import (
 from besttake.reporting.table import Table, in_percent, with_interval
 from besttake.reporting.takes import PageTakes, page_takes
 from besttake.result import Cell, Result
+from besttake.takes.take import Film
 
 if TYPE_CHECKING:
     from besttake.verbs.compare import CompareResult
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
 _PICTURES = (
     "How to read the pictures: each row is one option. Its name says how many takes it runs, how they are sampled and,"
     " after the comma, which score picks one of them. The dot shows how many points of success it gains over one take"
-    " of the policy as it is, and the line shows the 95 % interval. A filled dot means that the gain is shown, with all"
-    " options tested at once; the recommended one stands on blue. The dashed line is the smallest gain worth acting on."
+    " of the policy as it is, and the line shows the 95 % interval. A hollow dot: the gain is not shown, with all"
+    " options tested at once. Blue: what is recommended. The dashed line is the smallest gain worth acting on."
 )
 _LADDER = (
     "Success, in percent, with each way to keep one take per start; 95 % intervals over starts. A score is worth"
@@ -57,6 +59,8 @@ _FIT = (
     "Demonstration-fit error: how far the policy's samples are from the demonstrated actions. A ratio of 1 is as far as"
     " demonstrations are from each other."
 )
+_TASKS, _SIDE = 4, 150
+"""Pictures of tasks on the first screen, and pixels of a side."""
 _RELATION = (
     "Small marks are cells, large ones policies; the dotted line is where all headroom is captured. Hover for numbers,"
     " click to see the takes."
@@ -67,19 +71,22 @@ def make_html(run: str | Path, out: str | Path | None = None) -> Path:
     """Write the report of a run, ``RUN/report.html`` unless ``out`` says where."""
     directory = Path(run)
     result = Result.load(directory / "result.json")
-    text = report_page(result, page_takes(directory, result.cells)).html()
+    text = report_page(result, page_takes(directory, result.cells), run=directory).html()
     return write_text(Path(out or directory / "report.html"), text, parents=True)
 
 
-def report_page(result: Result, takes: PageTakes, stamp: str = "") -> Page:
-    """The page of a result; ``takes`` is what `page_takes` gave, and a ``stamp`` makes it a page that is served."""
+def report_page(result: Result, takes: PageTakes, stamp: str = "", run: Path | None = None) -> Page:
+    """The page of a result; ``takes`` is what `page_takes` gave, and a ``stamp`` makes it a page that is served.
+
+    ``run`` is where the run is, as the commands on the page name it.
+    """
     cells = result.policies
     names = ", ".join(cell.policy for cell in cells)
     heading = f"What {names} needs" if len(cells) == 1 else "What these policies need"
     every = takes_section(takes, result.cells, scored=bool(_scored(result)))
     sections = [
-        _verdict(result, takes), _why(result), every, _ladder(result), _relation(result), _arms(result), _fit(result),
-        _tables(result),
+        _verdict(result, takes, run), _why(result), every, _ladder(result), _relation(result), _arms(result),
+        _fit(result), _tables(result),
     ]  # fmt: skip
     return Page(
         names or "an empty run", words.overview(result), heading if cells else "This run has no takes yet.",
@@ -90,10 +97,10 @@ def report_page(result: Result, takes: PageTakes, stamp: str = "") -> Page:
 def takes_section(takes: PageTakes, cells: Sequence[Cell], *, scored: bool) -> Section:
     """Every take as a square of a map, and the films of some of them."""
     if takes.heat is None:
-        return Section("takes", "Every take", [prose(takes.note, "none")], "Takes", "Everything")
+        return Section("takes", "Every take", [prose(takes.note, "none")], "Takes")
     errors = any(cell.errors for cell in cells)
     films = template("films.html.j2", starts=takes.starts, kinds=KINDS, errors=errors, scored=scored)
-    return Section("takes", "Every take", [films], "Takes", "Everything", "wide")
+    return Section("takes", "Every take", [films], "Takes", "wide")
 
 
 def takes_scripts(takes: PageTakes) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -117,7 +124,7 @@ def _path(i: int) -> str:
     return f"/policies/{i}"
 
 
-def _verdict(result: Result, takes: PageTakes) -> Section:
+def _verdict(result: Result, takes: PageTakes, run: Path | None) -> Section:
     """The first screen: what to do with each policy, and what each option gains."""
     cells = result.policies
     if not cells:
@@ -126,30 +133,47 @@ def _verdict(result: Result, takes: PageTakes) -> Section:
         return Section("verdict", "", [prose(f"{nothing} on where it stopped.", "state"), *notes], "Verdict")
     parts, menus = [], [figures.menu(cell, _path(i), result.worth) for i, cell in enumerate(cells)]
     for i, cell in enumerate(cells):
-        first = cell.headroom.pass_1.value if cell.headroom else None
-        as_it_is = f"{percent(first)} success as it is" if first is not None else ""
         said = Markup("").join(prose(line, "small") for line in words.more(cell))
-        head = prose(as_it_is, "asis") if as_it_is else Markup("")
-        if len(cells) > 1:
-            own = Markup(' <span class="asis">{}</span>').format(as_it_is) if as_it_is else ""
-            head = Markup('<h2 class="name">{}{}</h2>').format(key(i, cell.policy), own)
+        rise = tables.success(cell)
+        rate = Markup('<span class="rise">{}</span>').format(f"{rise} success") if rise != "-" else Markup("")
+        named = key(i, cell.policy) if len(cells) > 1 else ""
+        head = Markup('<h2 class="name">{} {}</h2>').format(named, rate)
+        command = words.act(result, run, cell)
+        act = Markup('<pre class="command">{}</pre>').format(command) if command else ""
         see = Markup(' · <a href="#takes" class="see" data-policy="{}">its takes</a>').format(cell.policy)
         links = Markup('<p class="small"><a href="#policy-{}">why</a>{}</p>').format(i, see if takes.heat else "")
         drawn = picture(menus[i])
         if menus[i] is None:
             drawn = picture(figures.ladder(cell, _path(i)), "Success in percent")
-        text = Markup("<div>{}{}{}{}</div>").format(head, prose(words.headline(cell), "headline"), said, links)
+        text = Markup("<div>{}{}{}{}{}</div>").format(head, prose(words.headline(cell), "headline"), said, act, links)
         article = Markup('<article class="decision" data-policy="{}">{}{}</article>')
         parts.append(article.format(cell.policy, text, drawn))
-    return Section("verdict", "", [*parts, *([prose(_PICTURES, "small legend-line")] if any(menus) else [])], "Verdict")
+    parts += [prose(_PICTURES, "small legend-line")] if any(menus) else []
+    return Section("verdict", "", [*parts, _task_pictures(takes)], "Verdict")
+
+
+def _task_pictures(takes: PageTakes) -> Markup:
+    """What each task looks like: the first frame of the first film of each."""
+    films: dict[str, Film] = {}
+    for start in takes.starts:
+        film = next((take.film for take in start.takes if take.film is not None), None)
+        if film is not None and len(films) < _TASKS:
+            films.setdefault(start.task, film)
+    image = Markup('<div><img src="data:image/jpeg;base64,{}" alt="task {}"><span class="none">{}</span></div>')
+    shown = [
+        image.format(b64encode(jpeg(film.unpack()[0], _SIDE)).decode(), task, task) for task, film in films.items()
+    ]
+    return block("strip", *shown) if shown else Markup("")
 
 
 def _why(result: Result) -> Section:
     """The answers to the paper's questions, and the options of each policy."""
     parts = [_policy(i, cell, result) for i, cell in enumerate(result.policies)]
+    if added := words.pools(result):
+        parts += [title("What another policy adds"), bullets(added)]
     if parts and result.notes:
         parts += [title("Notes on this run", "notes"), bullets(map(sentence, result.notes), "notes")]
-    return Section("why", "Why, and what is open", parts, "Why", "In a minute")
+    return Section("why", "Why, and what is open", parts, "Why")
 
 
 def _policy(i: int, cell: Cell, result: Result) -> Markup:
@@ -172,6 +196,8 @@ def _policy(i: int, cell: Cell, result: Result) -> Markup:
         parts.append(tables.options(cell).section("choices"))
     if rule := words.rule(cell):
         parts.append(prose(rule, "small"))
+    if known := words.audit(cell):
+        parts += [prose(known), picture(figures.sources(cell, f"/policies/{i}"))]
     parts += [prose(sentence(note), "note") for note in cell.notes]
     return Markup('<article class="verdict" data-policy="{}">{}</article>').format(cell.policy, Markup("").join(parts))
 
@@ -187,19 +213,19 @@ def _ladder(result: Result) -> Section:
     parts = [prose(_LADDER), block("pair", *drawn) if drawn else prose("No takes, no ladder.", "none")]
     if scored := _scored(result):
         parts += [title("Every scorer, on the window that the verdict reads"), tables.scorers(scored).section()]
-    return Section("ladder", "The ladder", parts, "Ladder")
+    return Section("ladder", "Every way to keep one take", parts, "More", "folded")
 
 
 def _relation(result: Result) -> Section:
     """Gain against headroom over the cells."""
     drawn = figures.relation(result)
-    if drawn is None:
+    if drawn is None or result.relation.interval is None:  # with fewer than eight cells there is nothing to see
         return Section("relation", "", [])
     beside = [bullets(words.relation(result.relation)), _legend(cell.policy for cell in result.policies)]
     if result.relation.r is not None:
         beside.append(tables.within_policies(result).section("compact"))
     parts = [block("side", picture(drawn), block("", *beside, prose(_RELATION, "small")))]
-    return Section("relation", "Gain against headroom", parts, "Headroom")
+    return Section("relation", "Gain against headroom", parts, style="folded")
 
 
 def _legend(names: Any) -> Markup:
@@ -214,7 +240,7 @@ def _arms(result: Result) -> Section:
         for i, cell in enumerate(result.policies)
         if cell.arms is not None and len(cell.arms.arms) > 1
     ]
-    return Section("arms", "The arms", [prose(_ARMS), *drawn] if drawn else [], "Arms")
+    return Section("arms", "The arms", [prose(_ARMS), *drawn] if drawn else [], style="folded")
 
 
 def _fit(result: Result) -> Section:
@@ -227,9 +253,9 @@ def _fit(result: Result) -> Section:
         for uri, check in result.checks.items():
             parts.append(Markup('<p class="says"><b>{}</b>: {}.</p>').format(uri, words.check_sentence(check)))
             if not check.reason:
-                more = Markup('<details class="checked"><summary>Everything that was tried</summary>{}{}</details>')
-                parts.append(more.format(tables.check(check).section(), prose(tables.CHECK_LEGEND, "small")))
-    return Section("fit", "Fit to the demonstrations", parts, "Fit")
+                inside = tables.check(check).section() + prose(tables.CHECK_LEGEND, "small")
+                parts.append(_unprinted("Everything that was tried", inside))
+    return Section("fit", "Fit to the demonstrations", parts, style="folded")
 
 
 def _tables(result: Result) -> Section:
@@ -250,8 +276,13 @@ def _tables(result: Result) -> Section:
         import yaml
 
         text = yaml.safe_dump(result.plan, sort_keys=False, allow_unicode=True)
-        parts.append(Markup("<details><summary>The plan</summary><pre>{}</pre></details>").format(text))
-    return Section("tables", "Every cell and task", parts, "Tables")
+        parts.append(_unprinted("The plan", Markup("<pre>{}</pre>").format(text)))
+    return Section("tables", "Every cell and task, and how it was made", parts, style="folded")
+
+
+def _unprinted(name: str, inside: Markup) -> Markup:
+    """A part that is folded on the screen, and left out on paper."""
+    return Markup('<details class="onscreen"><summary>{}</summary>{}</details>').format(name, inside)
 
 
 def _made(result: Result) -> list[Markup]:

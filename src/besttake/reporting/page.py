@@ -27,13 +27,15 @@ from besttake.reporting.drawing import PAGE, SERIES, Figure, marker
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: its name in addresses, a heading, its parts, and what the navigation calls it."""
+    """A part of a page: its name in addresses, a heading, its parts, and what the navigation calls it.
+
+    ``style``: "wide", or "folded" under its heading.
+    """
 
     name: str
     heading: str
     parts: Sequence[Markup]
     nav: str = ""
-    layer: str = ""
     style: str = ""
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from besttake.core.stats import Estimate
 from besttake.errors import ComponentError
 from besttake.reporting.numbers import estimate_percent, estimate_plain, estimate_points
-from besttake.sanitize import markdown
+from besttake.sanitize import markdown, printable
 
 _MOST_ROWS = 20
 _INTERVAL = re.compile(r"\s*(\[[^\[\]]*\])$")
@@ -72,6 +72,12 @@ class Table:
         own = Markup(' id="{}"').format(name) if name else ""
         frame = Markup('<div class="scroll" tabindex="0" role="group" aria-label="table">{}</div>')
         return frame.format(Markup('<table class="{}"{}>{}</table>').format(style, own, self._inside(None)))
+
+    def text(self) -> list[str]:
+        """The rows as lines of plain text, without their marks."""
+        rows = [[printable(worded(value).text) for value in row] for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return ["  ".join(text.ljust(wide) for text, wide in zip(row, widths, strict=True)).rstrip() for row in rows]
 
     def markdown(self) -> str:
         """The table in Markdown."""

@@ -49,17 +49,24 @@ def summary(result: Result, shown: Sequence[Cell]) -> Table:
     """One line for each of the ``shown`` cells: success now and then, what to do, the gain, and the cost."""
     rows = []
     for cell in shown:
-        verdict, (first, _, _) = cell.verdict, rates(cell)
-        success, gain, cost, what = _whole_percent(first), "", "", "nothing measured"
+        verdict, gain, cost, what = cell.verdict, "", "", "nothing measured"
         if verdict is not None:
             option, opened = verdict.recommended, verdict.answer == "open"
             if verdict.option != verdict.options[0].name:
-                success, gain = f"{success} -> {_whole_percent(verdict.success)}", _whole_points(verdict.gain)
+                gain = _whole_points(verdict.gain)
             cost = "not decided" if opened else count(option.takes, "take")
             what = in_short(option, noise_of(result, cell.policy))
         name = Entry(cell.policy, "best") if cell.group == "*" else f"  {cell.group}"
-        rows.append((name, success, Entry(what, _TONES[tone_of(cell)]), gain, cost))
+        rows.append((name, success(cell), Entry(what, _TONES[tone_of(cell)]), gain, cost))
     return Table("", [""] * 5, rows)
+
+
+def success(cell: Cell) -> str:
+    """``34 % -> 81 %``: the success of one take now, and with what is recommended."""
+    verdict, now = cell.verdict, _whole_percent(rates(cell)[0])
+    if verdict is None or verdict.option == verdict.options[0].name:
+        return now
+    return f"{now} -> {_whole_percent(verdict.success)}"
 
 
 def _whole_percent(estimate: Estimate | None) -> str:
@@ -253,8 +260,9 @@ def changes(compared: Sequence[Change], first: str, second: str) -> Table:
     """Every number that both of two runs have, and how it changed, in points."""
     rows = [
         (
-            change_names(one), one.group, f"{one.arm} {one.number}", in_percent(one.before), in_percent(one.after),
-            in_points(one.change), Entry(one.shown or "open", one.shown or "none"), change_starts(one),
+            change_names(one), one.group, f"{one.arm} {one.number}", _whole_percent(one.before),
+            _whole_percent(one.after), in_points(one.change),
+            Entry(one.shown or "open", "none" if one.same else one.shown or "none"), change_starts(one),
         )
         for one in compared
     ]  # fmt: skip

@@ -25,7 +25,6 @@ from besttake.reporting.numbers import (
     count,
     estimate_points,
     number,
-    percent,
     sentence,
 )
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
@@ -135,6 +134,7 @@ def _details(result: Result) -> list[Part]:
         parts.append(Sentence(words.headline(policy), name=policy.policy))
         parts += [Sentence(line, "none", indent=2) for line in said]
         parts += [Sentence(sentence(note), "warn", indent=2) for note in policy.notes]
+    parts += [Sentence(line) for line in words.pools(result)]
     rules = dict.fromkeys(filter(None, map(words.rule, result.policies)))
     failed = f", {result.cost.errors} failed" if result.cost.errors else ""
     took = f"{result.cost.takes} takes{failed}, {sum(result.cost.seconds.values()):.0f} s"
@@ -166,8 +166,9 @@ def comparison(result: CompareResult) -> list[Part]:
     """What changed between two runs, the relation in words, every cell, and the correlations of each policy."""
     relation, parts, changes = result.result.relation, list[Part](), result.changes
     if changes:
-        legend = "changes in points with 95 % intervals, start by start where shared"
-        parts += [tables.changes(changes, "first", "second"), Sentence(legend, "none"), _BLANK]
+        same = all(change.same for change in changes)
+        parts += [] if same else [tables.changes(changes, "first", "second")]
+        parts += [Sentence(words.changed(changes)[0]), _BLANK]
     # Of two runs one wants to know what changed; too few cells for a relation are not worth a line there.
     related = not changes or relation.r is not None
     if related:
@@ -205,19 +206,12 @@ def ingested(read: IngestResult) -> list[Part]:
     whole = read.table
     short = [row for row in whole.rows if row[1] == "all"] if len(whole.rows) > _SCREEN else whole.rows
     parts: list[Part] = [Sentence(files), replace(whole, rows=(short or whole.rows)[:_SCREEN])]
-    lines = [
-        (cell.policy, shorten(line.task, 40), line.starts, percent(line.pass_1.value), percent(line.pass_n.value))
-        for cell in result.cells
-        for line in cell.tasks
-    ]
-    if len(result.cells) < len(lines) <= _SCREEN - len(whole.rows):
-        parts += [_BLANK, Table("", ("policy", "task", *right("starts", "pass@1", "pass@N")), lines)]
     said: dict[str, list[str]] = {}
     for cell in result.policies:
         first = [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
         for line in (*first, words.audit(cell), *cell.notes):
             said.setdefault(line, []).append(cell.policy)
-    parts += [Sentence(line, name=", ".join(names)) for line, names in said.items() if line]
+    parts += [Sentence(line, name=", ".join(shorten(one, 24) for one in names)) for line, names in said.items() if line]
     parts += [Sentence(line) for line in words.pools(result)]
     return [*parts, *notes(result.notes)]
 
@@ -261,7 +255,7 @@ def plans(results: Plans) -> list[Part]:
     for one in results:
         parts.append(Sentence(f"From {one.basis}, with {one.plan.seeds} seeds per start:", "none", one.name))
     parts.append(results.table)
-    return [*parts, *(Sentence(line) for one in results for line in _advice(one))]
+    return [*parts, *(Sentence(line, exact=line.startswith("besttake ")) for one in results for line in _advice(one))]
 
 
 def _advice(result: PlanResult) -> list[str]:
@@ -275,7 +269,7 @@ def _advice(result: PlanResult) -> list[str]:
     if result.available is not None and result.available < (plan.starts or plan.half_width_starts):
         lines.append(f"There are {count(result.available, 'start')} in all: add tasks, or let the env offer more.")
     shared = f"with {count(result.tasks, 'task')}" if result.tasks > 1 else "with one task (more share the starts)"
-    return [*lines, f"{words.advice(plan)}.", f"besttake diagnose … {result.flags}  {shared}"]
+    return [*lines, f"{words.advice(plan)}.", f"besttake diagnose {result.flags}  ({shared})"]
 
 
 def ranking(result: RankResult) -> list[Part]:

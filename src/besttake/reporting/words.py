@@ -5,6 +5,7 @@ The terminal, Markdown, HTML, notebooks and ``result.json`` (``headline``) all t
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -131,7 +132,8 @@ def act(result: Result, run: Path | None, cell: Cell) -> str:
     """The command that plays what is recommended for a policy; empty where nothing is, or nothing can be played."""
     if cell.verdict is None or cell.verdict.answer != "act" or run is None or not result.plan.get("env"):
         return ""
-    return f"besttake act {run}" + (f" --policy {cell.policy}" if len(result.policies) > 1 else "")
+    policy = f" --policy {shlex.quote(cell.policy)}" if len(result.policies) > 1 else ""
+    return f"besttake act {shlex.quote(str(run))}{policy}"
 
 
 def price(option: Option) -> str:
@@ -475,6 +477,8 @@ def changed(changes: Sequence[Change]) -> list[str]:
     known = [one for one in changes if one.change.value is not None]
     if not known:
         return ["Nothing that both runs measured can be compared."]
+    if all(one.same for one in known):
+        return ["Both runs hold the same takes, so nothing changed."]
     better, worse = (sum(one.shown == way for one in known) for way in ("better", "worse"))
     rest, paired = len(known) - better - worse, sum(one.paired for one in known)
     how = "start by start"

@@ -6,9 +6,11 @@ pipes or Ray, so that every way of running workers plays the same takes.
 
 from __future__ import annotations
 
+import io
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from typing import Any
 
 import numpy as np
@@ -92,7 +94,8 @@ class Worker:
         if name not in self._envs:
             for other in [key for key in self._envs if key[0] == slot]:
                 self._envs.pop(other).close()
-            self._envs[name] = registry.env(job.key.env)
+            with redirect_stderr(io.StringIO()):  # what its package says at import, the parent has shown once
+                self._envs[name] = registry.env(job.key.env)
         return self._envs[name]
 
     def _reset(self, env: Env, job: Job) -> None:

@@ -132,7 +132,8 @@ def act(
         store = closing.enter_context(Store.write(directory, manifest_of(setup, command)))
         drop_failed_takes(store, reporter)
         stage = closing.enter_context(reporter.stage(f"acting: {promise.option}", len(units), "starts"))
-        play = Playing(_blocks(plan, envs, promise), loaded, setup, store, workers, Reporter(False), lambda row: None)
+        blocks, uri = _blocks(plan, envs, promise), plan.policy[0]
+        play = Playing(blocks, uri, loaded, setup, store, workers, Reporter(False), lambda row: None)
         kept = []
         for take in _kept(closing.enter_context(play), store, setup, promise, units):
             kept.append(take)
@@ -161,7 +162,7 @@ def _set_up(
     setup, manifest = set_up(plan, envs, reporter, workers.map), Manifest.read(source.path)
     if config := manifest.identity.get(f"retrieval {promise.policy}"):
         setup = replace(setup, retrieval=RetrievalConfig.from_dict(config))
-    loaded = load_policy(plan, promise.policy)
+    loaded = load_policy(plan, plan.policy[0])
     new = manifest_of(setup, "").identity | {f"policy {promise.policy}": loaded.spec.fingerprint}
     for name in sorted(set(new) & set(manifest.identity)):
         if name.startswith(("policy ", "env ", "code of ", "library")):
@@ -193,13 +194,15 @@ def _result(source: Run, directory: Path, promise: Promise, kept: Sequence[KeptT
 def _plan(source: Run, promise: Promise, starts: str | int | None) -> Plan:
     """The run's plan with this policy, this arm and other starts. What it names must be harmless or trusted."""
     given: Mapping[str, Any] = source.result.plan
+    policy = dict(zip(given.get("name") or given["policy"], given["policy"], strict=True))[promise.policy]
     for key, family in _FAMILIES.items():
-        values = promise.policy if key == "policy" else given.get(key)
+        values = policy if key == "policy" else given.get(key)
         for uri in values if isinstance(values, list) else [values]:
             if isinstance(uri, str):
                 registry.check_harmless(family, registry.FromFile(uri, source.path / "result.json"))
     changes = {
-        "policy": [promise.policy], "arms": [promise.arm], "scorer": _scorer_uri(given.get("scorer"), promise.scorer),
+        "policy": [policy], "name": [promise.policy], "arms": [promise.arm],
+        "scorer": _scorer_uri(given.get("scorer"), promise.scorer),
         "seeds": promise.n, "best_of": None, "until": None, "budget": None, "check_states": 0, "probe_states": 0,
         "window": promise.window, "replicas": 1, "on": "local", "starts": given["starts"] if starts is None else starts,
     }  # fmt: skip

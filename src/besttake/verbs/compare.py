@@ -231,7 +231,7 @@ class Change:
     """One number of a cell in both runs, and its change; ``number`` is ``pass@1`` or ``pass@N`` of an arm.
 
     ``paired``: ``before``, ``after`` and ``change`` are over the ``starts`` that both runs have. Else each is over its
-    own starts, and ``starts`` counts those of the smaller run.
+    own starts, and ``starts`` counts those of the smaller run. ``same``: both runs hold the very same takes.
     """
 
     policies: tuple[str, str]
@@ -243,10 +243,13 @@ class Change:
     change: Estimate
     starts: int
     paired: bool
+    same: bool = False
 
     @property
     def shown(self) -> str:
-        """``better`` or ``worse`` where the 95 % interval leaves out no change, else nothing."""
+        """``better`` or ``worse`` where the 95 % interval leaves out no change, ``same`` takes, else nothing."""
+        if self.same:
+            return "same"
         low, high = self.change.low, self.change.high
         return "" if low is None or high is None else "better" if low > 0 else "worse" if high < 0 else ""
 
@@ -267,6 +270,15 @@ class _Side:
         result = Result.load(run / "result.json")
         check_same_takes(run, result, rows)
         return cls(result, rows, envs)
+
+    def checksums(self, cell: Cell, arm: str, units: Sequence[Unit]) -> Mapping[tuple[Unit, int], str | None]:
+        """What each take of an arm did, as a checksum."""
+        known, name = {*units}, (cell.policy, arm)
+        return {
+            (unit, key.seed): row.sha256
+            for key, row in self.rows.items()
+            if (unit := (key.env, key.task, key.start)) in known and (key.policy, key.arm) == name
+        }
 
     def outcomes(self, cell: Cell, arm: str, units: Sequence[Unit]) -> F64:
         """Success (S, N) of an arm's takes; NaN where there is none."""
@@ -314,8 +326,10 @@ def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell) -> Iterator[Change]:
             before, after = mean_interval(first, unit_scale()), mean_interval(second, unit_scale())
             scale = difference_scale(min(a.seeds, b.seeds))
             change = mean_interval(second - first, scale) if shared else independent(before, after)
+            alike = bool(shared) and old.checksums(a, arm, shared) == new.checksums(b, arm, shared)
+            change = Estimate(0.0, 0.0, 0.0, change.n) if alike else change
             starts = min(before.n, after.n)
-            yield Change((a.policy, b.policy), a.group, arm, number, before, after, change, starts, bool(shared))
+            yield Change((a.policy, b.policy), a.group, arm, number, before, after, change, starts, bool(shared), alike)
 
 
 def independent(before: Estimate, after: Estimate) -> Estimate:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
-from besttake.config import check_worth
+from besttake.config import Plan, check_worth
 from besttake.core import planning
 from besttake.core.stats import Forecast
 from besttake.errors import PlanError
@@ -15,6 +16,9 @@ from besttake.reporting.numbers import count, number, whole_points
 from besttake.reporting.table import Table, Tabular, right
 from besttake.reporting.words import advice
 from besttake.result import Cell, Result
+
+_PLANNED = ("name", "starts", "seeds", "best_of", "until", "budget", "worth", "workers", "batch", "patience", "on")
+"""Keys of a plan that another plan need not take over."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class PlanResult:
         cautious: The same with the largest spread that pass@1 allows; None if a pilot measured the spread.
         content_starts: Starts for an interval of +/- ``worth`` on the content gain (retrieve minus cooled).
         tasks: Number of tasks that share the starts.
-        flags: Flags of ``besttake diagnose`` that run this plan.
+        flags: Flags of ``besttake diagnose`` that run this plan: the pilot's, with other numbers.
         further: How many more starts each open question of the pilot's verdict (takes, demonstrations, both) needs.
         available: Number of starts that the pilot's environments have, if known; ``flags`` never ask for more.
     """
@@ -149,18 +153,19 @@ class _Known:
     tasks: int = 1
     further: dict[str, Forecast] = field(default_factory=dict)
     available: int | None = None
+    asked: str = "--policy URI --env URI"
 
 
 def _from_pilot(run: Path, goal: _Goal) -> list[PlanResult]:
     result = Result.load(run / "result.json")
-    plans = [_from_cell(run.name, cell, goal, result.worth) for cell in result.policies]
+    plans = [_from_cell(run.name, cell, goal, result) for cell in result.policies]
     usable = [plan for plan in plans if plan is not None]
     if not usable:
         raise PlanError(f"{run} has no policy with two takes per start, so it cannot serve as a pilot; use `pass1`")
     return usable
 
 
-def _from_cell(run: str, cell: Cell, goal: _Goal, worth: float) -> PlanResult | None:
+def _from_cell(run: str, cell: Cell, goal: _Goal, result: Result) -> PlanResult | None:
     """The plan for one policy of a pilot; None where it has no two takes per start."""
     headroom = cell.headroom
     if headroom is None or cell.seeds < 2 or headroom.curve[1].value is None or headroom.curve[0].value is None:
@@ -175,15 +180,34 @@ def _from_cell(run: str, cell: Cell, goal: _Goal, worth: float) -> PlanResult | 
     # The pilot's own variance and further starts hold for takes and choices as it made them.
     same = cell.verdict if (seeds, n) == (cell.seeds, headroom.n) else None
     picked = same.questions.get("gain") if same is not None else None
-    further = {name: one.further for name, one in same.answers.items()} if same and goal.worth == worth else {}
+    further = {name: one.further for name, one in same.answers.items()} if same and goal.worth == result.worth else {}
     known = _Known(
         cell.policy, f"the pilot {run}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
         max(0.0, headroom.curve[1].value - headroom.curve[0].value), within_auc=auc.value if auc else None,
         variance=picked.variance if picked else None, tasks=max(1, len(cell.tasks)),
         further={part: forecast for part, forecast in further.items() if forecast is not None},
-        available=None if cell.spare is None else cell.starts + cell.spare,
+        available=None if cell.spare is None else cell.starts + cell.spare, asked=_flags_of(result, cell.policy),
     )  # fmt: skip
     return _plan(replace(goal, seeds=seeds, best_of=n, gain=gain), known)
+
+
+def _flags_of(result: Result, policy: str) -> str:
+    """The flags by which ``policy`` was diagnosed, less those that a plan is about; of recordings, what is to name."""
+    try:
+        asked = Plan.model_validate(result.plan)
+    except PlanError:
+        return _Known.asked
+    uris = {name: uri for uri, name in asked.names.items()}
+    given = asked.model_dump(mode="json", exclude_defaults=True, exclude={"retrieval", "policy", *_PLANNED})
+    given = {"policy": uris[policy], **given, **asked.retrieval.given()}
+    joined = {"arms", "eef_dims"}
+    words: list[str] = []
+    for name, value in given.items():
+        several = value if isinstance(value, list) and name not in joined else [value]
+        for one in several:
+            text = ",".join(map(str, one)) if isinstance(one, list) else str(one)
+            words += [f"--{name.replace('_', '-')}", *([] if one is True else [text])]
+    return shlex.join(words)
 
 
 def _plan(goal: _Goal, known: _Known) -> PlanResult:
@@ -206,7 +230,7 @@ def _plan(goal: _Goal, known: _Known) -> PlanResult:
     per_task = ceil((starts or likely.half_width_starts) / known.tasks)
     if known.available is not None:
         per_task = min(per_task, max(1, known.available // known.tasks))
-    flags = f"--starts {per_task} --seeds {seeds} --best-of {n}"
+    flags = f"{known.asked} --starts {per_task} --seeds {seeds} --best-of {n}"
     return PlanResult(
         known.name, known.basis, likely, cautious, content, known.tasks, flags, known.further, known.available
     )

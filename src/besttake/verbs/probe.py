@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from besttake.config import Plan, as_plan
@@ -84,17 +84,17 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
         for note in match_tasks(plan, envs, library):
             reporter.note(note)
         specs, probes, checks = {}, {}, {}
-        for uri in plan.policy:
+        for uri, name in plan.names.items():
             policy = load_policy(plan, uri)
             for env in envs.values():
-                check_compatible(policy.spec, env)
-            specs[uri], probes[uri] = policy.spec, probe_policy(policy, library, envs, plan, reporter)
+                check_compatible(replace(policy.spec, name=name), env)
+            specs[name], probes[name] = policy.spec, probe_policy(policy, library, envs, plan, reporter)
             if plan.check_states:
-                checks[uri] = check_for(policy, plan, envs, library, reporter)
+                checks[name] = check_for(policy, plan, envs, library, reporter)
         if all(probed.reason for probed in probes.values()):
             raise LibraryError(f"{library.path}: {next(iter(probes.values())).reason}")
-        for uri, probed in probes.items():
-            for note in probed.notes(specs[uri].name):
+        for name, probed in probes.items():
+            for note in probed.notes(name):
                 reporter.note(note)
         settings = Settings(plan.seeds, plan.n, scorer=plan.scorer[0], probe_samples=plan.probe_samples)
         return ProbeResult(probed_cells(settings, envs, specs, probes, plan.task), checks)

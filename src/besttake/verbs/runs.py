@@ -16,7 +16,7 @@ from dataclasses import asdict, astuple, dataclass, fields
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 from besttake.config import is_tuning, parse_starts
 from besttake.errors import BestTakeError, RunError
@@ -245,7 +245,11 @@ _KEY_COLUMNS = tuple(field.name for field in fields(TakeKey))
 
 
 class Takes(Mapping[TakeKey, Take], Tabular):
-    """The finished takes of a run by key, in canonical order. A take is read from disk when you access it."""
+    """The finished takes of a run in canonical order, by key or by number. A take is read when you access it.
+
+    ``takes[0]`` is the first take, ``takes[-10:]`` a list of the last ten, and ``takes[key]`` the take of a key;
+    iterating yields keys.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -256,8 +260,14 @@ class Takes(Mapping[TakeKey, Take], Tabular):
         """The table of takes (key, outcome, number of steps), without reading a take."""
         return list(self._rows.values())
 
-    def __getitem__(self, key: TakeKey) -> Take:
-        return self._store.load(self._rows[key])
+    @overload
+    def __getitem__(self, key: TakeKey | int) -> Take: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[Take]: ...
+    def __getitem__(self, key: TakeKey | int | slice) -> Take | list[Take]:
+        if isinstance(key, slice):
+            return [self._store.load(row) for row in self.rows[key]]
+        return self._store.load(self.rows[key] if isinstance(key, int) else self._rows[key])
 
     def __iter__(self) -> Iterator[TakeKey]:
         return iter(self._rows)
@@ -266,7 +276,7 @@ class Takes(Mapping[TakeKey, Take], Tabular):
         return len(self._rows)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} takes in {self._store.path}>"
+        return f"<{len(self)} takes in {self._store.path}: takes[0], takes[key], or loop over .items()>"
 
     def _table(self) -> Table:
         rows = [(*astuple(row.key), row.success, row.success_step, row.steps) for row in self._rows.values()]

@@ -40,13 +40,10 @@
     const names = [...table.querySelectorAll("th")].map((head) => head.textContent);
     for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, i) => { cell.dataset.label = names[i]; });
   }
-  // Paper cannot be clicked: what is folded is printed open.
-  let folded = [];
-  addEventListener("beforeprint", () => {
-    folded = [...document.querySelectorAll("details:not([open])")];
-    for (const one of folded) one.open = true;
-  });
-  addEventListener("afterprint", () => { for (const one of folded) one.open = false; });
+  // A link to a folded part opens it. Paper shows what is open.
+  const unfold = () => { const part = location.hash && document.querySelector(`${location.hash} > details`); if (part) part.open = true; };
+  addEventListener("hashchange", unfold);
+  unfold();
 
   const tip = document.getElementById("tip");
   const show = (mark) => {

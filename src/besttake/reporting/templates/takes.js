@@ -59,7 +59,7 @@ const player = (() => {
     const y = (value) => 80 - 70 * (value - low) / Math.max(1e-6, high - low);
     svg.append(draw("line", { x1: 2, y1: 82, x2: 298, y2: 82, style: "stroke:var(--faint)" }));
     if (take.success_step !== null) {
-      svg.append(draw("line", { class: "success", x1: x(take.success_step), y1: 4, x2: x(take.success_step), y2: 82, style: "stroke:var(--s2);stroke-width:1.5;stroke-dasharray:3 3", "vector-effect": "non-scaling-stroke" }));
+      svg.append(draw("line", { class: "success", x1: x(take.success_step), y1: 4, x2: x(take.success_step), y2: 82, style: "stroke:var(--won);stroke-width:1.5;stroke-dasharray:3 3", "vector-effect": "non-scaling-stroke" }));
     }
     const points = take.best.map((value, i) => value === null ? null : `${x(take.trace_steps[i]).toFixed(1)},${y(value).toFixed(1)}`).filter(Boolean);
     const color = take.picked ? "var(--accent)" : "var(--muted)";
@@ -75,7 +75,6 @@ const player = (() => {
     box.dataset.arm = take.arm;
     const head = make("h3", "", `take ${take.seed}`);
     head.append(take.success ? make("span", "won", `✓ success at step ${take.success_step}`) : make("span", "lost", `✗ failed after ${take.steps} steps`));
-    if (take.picked) head.append(make("span", "pick", "picked"));
     const film = screen(take.film, "film"), near = screen(start.demo, "demo");
     const label = make("div", "", ""), nearLabel = make("div", "", "");
     const left = make("div"), right = make("div");
@@ -86,7 +85,7 @@ const player = (() => {
     if (start.demo) screens.append(right);
     else screens.style.gridTemplateColumns = "1fr";
     const line = trace(take, last, low, high);
-    const total = make("div", "small", take.score === null ? "no score" : `score ${take.score.toFixed(4)} (${start.scorer}, ${start.window})`);
+    const total = make("div", "small" + (take.picked ? " pick" : ""), take.score === null ? "no score" : `${take.picked ? "picked, " : ""}score ${take.score.toFixed(4)} (${start.scorer}, ${start.window})`);
     box.append(head, screens, line.svg, total);
     let image = null;
     const show = (now) => {
@@ -133,7 +132,7 @@ const player = (() => {
     shown = takes.map((take) => card(chosen, take, last, low, high, demo));
     demo.image = picture(chosen.demo, render);
     time.max = last;
-    time.value = 0;
+    time.value = last; // how they ended: at the first step all of them look alike
     const rows = unique(takes.map((take) => take.arm)).map((name) => {
       const own = takes.filter((take) => take.arm === name);
       const row = make("div", "armrow"), cards = make("div", "arm");
@@ -163,10 +162,5 @@ const player = (() => {
   };
   time.addEventListener("input", () => { stop(); render(); });
   play.addEventListener("click", () => (timer ? stop() : start()));
-  // On paper takes that nobody has played yet show how they ended: at the first step all of them look alike.
-  let unplayed = false;
-  const jump = (to) => { time.value = to; render(); };
-  addEventListener("beforeprint", () => { unplayed = Number(time.value) === 0; if (unplayed) jump(time.max); });
-  addEventListener("afterprint", () => { if (unplayed) jump(0); });
   return { show, clear, start };
 })();

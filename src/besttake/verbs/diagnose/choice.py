@@ -45,10 +45,10 @@ class Choice:
 
 
 def choose(
-    policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
+    name: str, policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
     reporter: Reporter,
 ) -> Choice:  # fmt: skip
-    """The retrieval that ``plan`` means for ``policy``; ``base`` has its settings.
+    """The retrieval that ``plan`` means for ``policy``, called ``name``; ``base`` has its settings.
 
     A plan that names a rule and both dials gets exactly what it names, and the check is made for the report only.
     Otherwise the check chooses what the plan leaves open. Where no prior helps, the arms that retrieve are left out,
@@ -61,7 +61,7 @@ def choose(
     if library is None or not (reads and able) or not plan.check_states:
         return Choice(base)
     given, settled = plan.retrieval.given(), _settled(plan)
-    check, name = check_for(policy, plan, envs, library, reporter), policy.spec.name
+    check = check_for(policy, plan, envs, library, reporter)
     note = f"{name}: {words.check_sentence(check)}"
     if check.reason or settled:
         runs = f"{f'it runs as {words.retrieval_name(base)}' if retrieving else 'cooling runs'} at noise {base.noise:g}"

@@ -7,8 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from besttake.arms.base import runnable
 from besttake.config import Plan, as_plan, is_tuning
@@ -40,7 +42,7 @@ from besttake.verbs.diagnose.setup import (
     scorer_notes,
     set_up,
     versions,
-    with_possible_arms,
+    with_defaults,
 )
 from besttake.verbs.diagnose.until import budget_of
 
@@ -50,26 +52,27 @@ _log = logging.getLogger(__name__)
 
 
 def diagnose(
-    plan: Plan | str | Path, out: str | Path, *, progress: bool | Reporter = False, command: str = ""
-) -> Result:
+    plan: Plan | str | Path | None = None, out: str | Path = "runs/diagnosis", *, progress: bool | Reporter = False,
+    command: str = "", **keys: Any,
+) -> Result:  # fmt: skip
     """Measure what each policy of a plan needs at test time, and return the verdict with the numbers behind it.
 
     A run that was stopped continues. If ``out`` holds a finished run of the same plan, its result is returned at once.
 
     Args:
-        plan: A `Plan`, or the path of a YAML file with the same keys.
+        plan: A `Plan`, or the path of a YAML file with the same keys; without one, ``keys`` are the plan.
         out: The run directory. Takes, scores and ``result.json`` are written there.
         progress: True shows a progress bar.
         command: The command line to record in the result, if there was one.
+        keys: Keys of the plan, as in `Plan`; they override those of ``plan``.
 
     Raises:
         BestTakeError: The plan, a component or the run directory cannot be used. The message says what to do.
 
     Examples:
-        >>> plan = besttake.Plan(policy="testbed:half", env="testbed:pick", starts=20)  # doctest: +SKIP
-        >>> besttake.diagnose(plan, out="runs/half").policies[0].verdict.headline       # doctest: +SKIP
+        >>> besttake.diagnose(policy="testbed:half", env="testbed:pick", starts=20, out="runs/half")  # doctest: +SKIP
     """
-    plan, session = with_possible_arms(as_plan(plan)), Session(as_reporter(progress))
+    plan, session = with_defaults(as_plan(plan, keys)), Session(as_reporter(progress))
     if (known := finished_result(plan, out)) is not None:
         session.reporter.note(f"{out} is finished and answers this plan: nothing is run or computed again")
         return known
@@ -92,7 +95,7 @@ def diagnose(
                     each = partial(_measure_cells, workers=workers, reporter=session.reporter)
                     history = load_history(_previous_result(store), recorded.settings)
                     earlier = with_outgrown(history, store.manifest.outgrown, setup.envs)
-                    cells, policies, relation = measure(recorded, earlier, each)
+                    cells, policies, relation, pools = measure(recorded, earlier, each)
             result = Result(
                 run=store.manifest.run,
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
@@ -100,7 +103,7 @@ def diagnose(
                 versions=versions(), library=None if setup.library is None else setup.library.summary(),
                 worth=plan.worth / 100, cells=[worded(c) for c in cells], policies=[worded(c) for c in policies],
                 relation=relation, cost=count_cost(recorded, session.seconds, session.encoded, session.made),
-                checks=session.checks, notes=_all_notes(setup, recorded.policies, session.notes),
+                checks=session.checks, pools=pools, notes=_all_notes(setup, recorded.policies, session.notes),
             )  # fmt: skip
             store.write_bytes("result.json", result.to_json().encode())
             clear(store.path / ROUNDS)
@@ -163,7 +166,7 @@ def _most_takes(setup: Setup, store: Store) -> dict[str, int]:
         cells = {(uri, task.group) for uri, own in tasks.items() for task in own}
         each = min(each, budget_of(plan, len(cells)) // len(plan.policy))
     there = Counter(row.key.policy for row in store.rows())
-    return {uri: max(0, each - there[uri]) for uri in plan.policy}
+    return {name: max(0, each - there[name]) for name in plan.names.values()}
 
 
 def _measure_cells(
@@ -190,8 +193,8 @@ def _previous_result(store: Store) -> Result | None:
 
 def _all_notes(setup: Setup, specs: Mapping[str, PolicySpec], noted: list[str]) -> list[str]:
     notes = list(noted)
-    for spec in specs.values():
-        notes += [*runnable(spec, setup.plan.arms)[1], *spec.notes]
+    for name, spec in specs.items():
+        notes += [*runnable(replace(spec, name=name), setup.plan.arms)[1], *spec.notes]
     for env in setup.envs.values():
         notes += [*env.notes, *_window_notes(setup.plan.window, env)]
     for scorer in setup.scorers:

@@ -57,14 +57,14 @@ class Playing:
     """Plays takes of a policy that the run does not have yet, one environment after the other."""
 
     def __init__(
-        self, blocks: list[Block], policy: Policy, setup: Setup, store: Store, workers: WorkerPool, reporter: Reporter,
-        saw: Callable[[Row], None],
+        self, blocks: list[Block], uri: str, policy: Policy, setup: Setup, store: Store, workers: WorkerPool,
+        reporter: Reporter, saw: Callable[[Row], None],
     ) -> None:  # fmt: skip
-        self.blocks, self.policy, self.setup = blocks, policy, setup
+        self.blocks, self.uri, self.policy, self.setup = blocks, uri, policy, setup
         self.store, self.workers, self.reporter = store, workers, reporter
         self._closing, self._saw = ExitStack(), saw
         self._started: Replicas | None = None
-        spec, uri = policy.spec, blocks[0].policy
+        spec = policy.spec
         library = None if setup.library is None else str(setup.library.path)
         trusted = setup.plan.trust_remote_code and not spec.small
         self._factory = SmallActor(uri, setup.retrieval, library, setup.plan.candidates, trusted, spec.fingerprint)
@@ -96,7 +96,7 @@ class Playing:
 
     def _play(self, jobs: list[Job], env: EnvSpec) -> None:
         reporter = self.reporter
-        with reporter.stage(f"takes {self.policy.spec.name[-24:]}", len(jobs), "takes", plays=True) as stage:
+        with reporter.stage(f"takes {self.blocks[0].policy[-24:]}", len(jobs), "takes", plays=True) as stage:
 
             def finished(row: Row) -> None:
                 self._saw(row)
@@ -146,7 +146,7 @@ class Playing:
                 share = 1 / -(-replicas // here)
         if spec.small and plan.gpus_per_replica is None:
             share = 0.0
-        modules = own_modules([self.blocks[0].policy, *plan.env, *plan.arms, plan.encoder or ""])
+        modules = own_modules([self.uri, *plan.env, *plan.arms, plan.encoder or ""])
         cluster = self._closing.enter_context(closing(Cluster(modules, own_cores)))
         layout = cluster.layout(replicas, workers, share)
         if layout.room < layout.replicas:

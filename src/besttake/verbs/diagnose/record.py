@@ -25,7 +25,7 @@ from besttake.takes.heartbeat import Beat
 from besttake.takes.jobs import Block
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import WorkerPool
-from besttake.takes.scores import SCORERS, Scores
+from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
 from besttake.verbs.diagnose.check import probe_policy
@@ -44,6 +44,8 @@ from besttake.verbs.diagnose.setup import (
 from besttake.verbs.diagnose.until import Course, budget_of, play_until_decided
 
 _log = logging.getLogger(__name__)
+_SLOW = 20.0
+"""Where drawing the pictures of a take needs more seconds than this, one is told."""
 _Play = Callable[[Collection[TakeKey]], None]
 
 
@@ -100,19 +102,19 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
     stops: dict[str, Stop] = {}
     left_out: dict[str, tuple[str, ...]] = {}
     with session.timed("set-up"):
-        _check_policies(setup, loaded, store)
-    for left, uri in zip(range(len(plan.policy), 0, -1), plan.policy, strict=True):
+        _check_policies(setup, loaded, store, session.reporter)
+    for left, (uri, name) in zip(range(len(plan.policy), 0, -1), plan.names.items(), strict=True):
         with session.timed("set-up"):
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
         with session.timed("check"):
-            choice = _choose(uri, policy, setup, session)
+            choice = _choose(name, policy, setup, session)
         own = replace(setup, retrieval=choice.config)
-        left_out[uri] = choice.left_out
-        blocks = _admit(uri, policy.spec, own, store, choice.left_out)
-        with Playing(blocks, policy, own, store, workers, session.reporter, session.count_take) as play:
+        left_out[name] = choice.left_out
+        blocks = _admit(name, policy.spec, own, store, choice.left_out)
+        with Playing(blocks, uri, policy, own, store, workers, session.reporter, session.count_take) as play:
             if settings.places is None:
                 keys = [key for block in blocks for key in block.take_keys()]
-                session.progress.planned[uri] = len({*keys} - {row.key for row in store.rows()})
+                session.progress.planned[name] = len({*keys} - {row.key for row in store.rows()})
                 with session.timed("takes"):
                     play(keys)
             else:
@@ -122,11 +124,11 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
                 share = _budget_share((budget - len(planned)) // left, course, store)
                 keys, stopped = play_until_decided(course, share)
                 stops |= stopped
-                session.progress.planned[uri] = session.progress.done - made
+                session.progress.planned[name] = session.progress.done - made
         planned += keys
         with session.timed("probe"):
-            probes[uri] = _probe(policy, setup, session)
-        specs[uri] = policy.spec
+            probes[name] = _probe(name, policy, setup, session)
+        specs[name] = policy.spec
         del policy, play
     with session.timed("scoring"):
         scores = scoring.finish()
@@ -149,48 +151,54 @@ def _settings(setup: Setup) -> Settings:
     )  # fmt: skip
 
 
-def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store) -> None:
+def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, reporter: Reporter) -> None:
     """ComponentError when a policy does not fit an env or does not repeat: before the first take of any, not its own.
 
     A policy that has takes in the run was checked before them, and is not loaded for this.
     """
     seen = {row.key.policy for row in store.rows()}
-    for uri in setup.plan.policy:
-        if uri in loaded or uri not in seen:
+    for uri, name in setup.plan.names.items():
+        if uri in loaded or name not in seen:
             policy = loaded.get(uri) or load_policy(setup.plan, uri)
             for env_uri, env in setup.envs.items():
-                check_compatible(policy.spec, env)
-                if uri not in seen and rehearsed(uri, env_uri):
-                    rehearse(policy, uri, env_uri, setup.plan.patience)
+                check_compatible(replace(policy.spec, name=name), env)
+                if name not in seen and rehearsed(uri, env_uri):
+                    each = rehearse(policy, uri, env_uri, setup.plan.patience)
+                    of_a_take = each * max(task.horizon for task in env.tasks) / setup.plan.stride
+                    if of_a_take > _SLOW:
+                        reporter.note(
+                            f"{env_uri}: a picture takes {each:.1f} s to draw, and those of a take {of_a_take:.0f} s;"
+                            " ask the env for smaller ones (for MuJoCo ?width=128&height=128) or score fewer (`stride`)"
+                        )
 
 
-def _choose(uri: str, policy: Policy, setup: Setup, session: Session) -> Choice:
+def _choose(name: str, policy: Policy, setup: Setup, session: Session) -> Choice:
     """The retrieval of a policy's takes, with what there is to say about it, before the first of them."""
-    choice = choose(policy, setup.plan, setup.envs, setup.library, setup.retrieval, session.reporter)
+    choice = choose(name, policy, setup.plan, setup.envs, setup.library, setup.retrieval, session.reporter)
     for note in choice.notes:
         session.note(note)
     named = setup.plan.arms if "arms" in setup.plan.model_fields_set else ()
-    for note in runnable(policy.spec, named)[1]:
+    for note in runnable(replace(policy.spec, name=name), named)[1]:
         session.reporter.note(note)
     if choice.check is not None:
-        session.checks[uri] = choice.check
+        session.checks[name] = choice.check
     return choice
 
 
-def _admit(uri: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tuple[str, ...]) -> list[Block]:
+def _admit(policy: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tuple[str, ...]) -> list[Block]:
     """Bind the run to a policy and its retrieval, and note the arms that it cannot run or that are ``left_out``.
 
     Returns its planned takes, a block per environment.
     """
     plan = setup.plan
-    store.claim(f"policy {uri}", spec.fingerprint)
+    store.claim(f"policy {policy}", spec.fingerprint)
     arms = tuple(arm for arm in runnable(spec, plan.arms)[0] if arm not in left_out)
     if any({"noise", "retrieval"} & {*each.settings} for each in specs_of(arms).values()):
-        store.claim(f"retrieval {uri}", setup.retrieval.to_dict())
-    store.skip(uri, [arm for arm in plan.arms if arm not in arms])
+        store.claim(f"retrieval {policy}", setup.retrieval.to_dict())
+    store.skip(policy, [arm for arm in plan.arms if arm not in arms])
     return [
-        Block(uri, name, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), name), arms, plan.seeds)
-        for name, env in setup.envs.items()
+        Block(policy, uri, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), uri), arms, plan.seeds)
+        for uri, env in setup.envs.items()
     ]
 
 
@@ -237,11 +245,11 @@ def _budget_share(share: int, course: Course, store: Store) -> int:
     return max(share, there)
 
 
-def _probe(policy: Policy, setup: Setup, session: Session) -> PolicyProbe | None:
+def _probe(name: str, policy: Policy, setup: Setup, session: Session) -> PolicyProbe | None:
     if setup.library is None or not setup.plan.probe_states:
         return None
     probed = probe_policy(policy, setup.library, setup.envs, setup.plan, session.reporter)
-    session.notes += probed.notes(policy.spec.name)
+    session.notes += probed.notes(name)
     return probed
 
 
@@ -266,12 +274,6 @@ class _Scoring:
     def finish(self) -> Scores | None:
         """The scores of all takes, None where there are none, with what there is to say about them."""
         scores, encoder, session = self.so_far(self.session.reporter), self.encoder, self.session
-        if self.setup.library is None and not scores.scorers:
-            session.note(
-                "no demonstrations were named: nothing is scored, so selection cannot be judged; name some (`demos`),"
-                " or a scorer that needs none (`scorer` consensus)"
-            )
-            scores.lost = {name: why for name, why in scores.lost.items() if name not in SCORERS}
         declared = {spec.name for spec in self.setup.scorers if spec.length}
         session.notes += [length_note(name) for name in sorted(scores.length - declared)]
         for why in scores.lost.values():

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import platform
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,12 +129,17 @@ def set_up(
     return Setup(plan, envs, library, encoder, retrieval, scorers, tuple(notes), (*made.values(),))
 
 
-def with_possible_arms(plan: Plan) -> Plan:
-    """The plan; one that names neither arms nor demonstrations runs those default arms that need none."""
-    if "arms" in plan.model_fields_set or plan.demos is not None or _on_testbed(plan.env):
+WITHOUT_DEMOS = ("smoothness", "consensus")
+"""Scorers of a plan that has no demonstrations; the first picks, since it gains more (docs/scorers.md)."""
+
+
+def with_defaults(plan: Plan) -> Plan:
+    """The plan; one without demonstrations runs those default arms and scorers that need none."""
+    if plan.demos is not None or _on_testbed(plan.env):
         return plan
     arms = tuple(uri for uri, spec in specs_of(plan.arms).items() if not spec.library)
-    return plan.model_copy(update={"arms": arms})
+    changes = {"arms": arms, "scorer": WITHOUT_DEMOS}
+    return plan.model_copy(update={name: new for name, new in changes.items() if name not in plan.model_fields_set})
 
 
 def load_policy(plan: Plan, uri: str) -> Policy:
@@ -274,7 +280,7 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
         besttake=version(), command=command, plan=plan.model_dump(mode="json"), versions=versions(),
         library=None if library is None else str(library.path), identity=identity,
         extent=Extent(
-            policies=list(plan.policy), seeds=list(range(plan.seeds)), arms=list(plan.arms),
+            policies=list(plan.names.values()), seeds=list(range(plan.seeds)), arms=list(plan.arms),
             tasks=[f"{uri} {task.name}" for uri, env in setup.envs.items() for task in plan.chosen_tasks(env)],
             starts=sorted({start for _, _, start in units_of(plan, setup.envs)}),
         ),
@@ -299,12 +305,12 @@ def rehearsed(policy_uri: str, env_uri: str) -> bool:
     return env == "gym" or (policy == "python" and env not in _NOT_REHEARSED)
 
 
-def rehearse(policy: Policy, policy_uri: str, env_uri: str, patience: float | None = None) -> None:
-    """ComponentError when ``policy`` or the env does not repeat."""
+def rehearse(policy: Policy, policy_uri: str, env_uri: str, patience: float | None = None) -> float:
+    """ComponentError when ``policy`` or the env does not repeat; else the seconds that drawing a picture takes."""
     env = registry.env(env_uri)
     try:
         if not getattr(env, "repeats", True):  # perhaps a robot whose scene a person sets up
-            return
+            return 0.0
         spec = env.spec
         start, cameras = Start(spec.tasks[0].name, spec.starts[0]), {*policy.spec.cameras, spec.score_camera}
         with blaming(env_uri):
@@ -312,11 +318,14 @@ def rehearse(policy: Policy, policy_uri: str, env_uri: str, patience: float | No
         caller = PatientCaller(f"the policy {policy_uri}", patience)
         with blaming(policy_uri):
             if Uri.parse(policy_uri).scheme == "python":
-                caller(_check_policy, policy, before)
+                caller(_check_policy, policy, policy_uri, before)
             chunk = caller(policy.sample, [before], [_draw(0)])[0]
         if Uri.parse(env_uri).scheme == "gym":
             with blaming(env_uri):
                 _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
+        began = time.perf_counter()
+        env.observe((spec.score_camera,))
+        return time.perf_counter() - began
     finally:
         env.close()
 
@@ -330,7 +339,7 @@ def _reset(env: Env, start: Start, cameras: Iterable[str]) -> Observation:
     return env.observe(tuple(cameras))
 
 
-def _check_policy(policy: Policy, seen: Observation) -> None:
+def _check_policy(policy: Policy, uri: str, seen: Observation) -> None:
     """Same observation and draw, same chunk; of a deterministic policy also with another draw."""
     spec = policy.spec
     if not spec.seeded:
@@ -338,13 +347,13 @@ def _check_policy(policy: Policy, seen: Observation) -> None:
     first, again, other = (policy.sample([seen], [_draw(seed)])[0] for seed in (0, 0, 1))
     if _difference(first, again) > _CLOSE:
         raise ComponentError(
-            f"{spec.name} gave two different chunks for the same observation and the same draw, so its takes could be"
+            f"{uri} gave two different chunks for the same observation and the same draw, so its takes could be"
             " neither repeated nor paired. Take all noise from the draw (draw.normal(shape), draw.generator(), or"
             " torch.Generator().manual_seed(draw.integer())), and keep nothing from one call to the next. If its"
             " noise is out of your hands, say seeded=False in its spec"
         )
     if spec.kind == "deterministic" and _difference(first, other) > _CLOSE:
-        raise ComponentError(f"{spec.name} calls itself deterministic, but its chunk changes with the draw")
+        raise ComponentError(f"{uri} calls itself deterministic, but its chunk changes with the draw")
 
 
 def _check_env(env: Env, start: Start, actions: F32) -> None:
