@@ -61,8 +61,8 @@ def _or_no_file(temporary: Path, path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str, *, parents: bool = False) -> Path:
-    """`write_bytes` of ``text`` in UTF-8."""
-    return write_bytes(path, text.encode(), parents=parents)
+    """`write_bytes` of ``text`` in UTF-8; a byte of a name that is not UTF-8 is written out."""
+    return write_bytes(path, text.encode(errors="backslashreplace"), parents=parents)
 
 
 def read_regular(path: Path, most: int = _LARGEST) -> bytes:

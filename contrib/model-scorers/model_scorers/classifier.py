@@ -27,7 +27,7 @@ from besttake import files
 from besttake.arms import BASE
 from besttake.core.arithmetic import product
 from besttake.demos.library import Library, View
-from besttake.encoders.base import Encoder
+from besttake.encoders.base import Encoder, embeddings_of
 from besttake.encoders.cache import cached
 from besttake.errors import BestTakeError, ComponentError, RunError, one_line
 from besttake.progress import Reporter
@@ -201,7 +201,7 @@ def _read(store: Store, rows: Sequence[Row], encoder: Encoder, done: Callable[[i
         own = examples.setdefault(takes[0].key.task, _Examples())
         for take, shown in zip(takes, windowed(takes), strict=True):
             window = shown.windows[WINDOWS.index("full" if goes_on else "common")]
-            own.x.append(features(encoder.encode(take.frames()[window])))
+            own.x.append(features(embeddings_of(encoder, take.frames()[window])))
             own.y.append(take.success)
             own.starts.append((take.key.env, take.key.start))
         done(len(takes))

@@ -31,7 +31,7 @@ from besttake.demos.layout import DataHints, Layout, layout_of
 from besttake.demos.library import Library
 from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryHead, LibraryWriter, writing
 from besttake.encoders.base import Encoder, Fitted, embeddings_of
-from besttake.errors import LibraryError
+from besttake.errors import LibraryError, blaming
 from besttake.types import F32, U8, Demo
 
 _log = logging.getLogger(__name__)
@@ -93,8 +93,9 @@ def build(
     if isinstance(encoder, Fitted):
         frames, held = _frames_to_fit(_chosen(source, wanted, work.each), wanted.stride)
         if not len(frames):
-            _fail_empty(source, [])
-        encoder = encoder.fit(frames)
+            _fail_empty(source, [item for item in held or () if isinstance(item, UnreadableDemo)])
+        with blaming(f"the encoder {wanted.encoder_uri or type(encoder).__name__}"):
+            encoder = encoder.fit(frames)
         del frames
     items = _chosen(source, wanted, work.each) if held is None else held
     _LibraryBuilder(source, encoder, wanted, work).run(Path(out), items)

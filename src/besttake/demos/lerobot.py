@@ -173,8 +173,9 @@ class Meta:
         for path in sorted((self.root / "meta" / "episodes").rglob("*.parquet")):
             try:
                 inside(self.root, path)
-                columns = [c for c in pq.read_schema(path).names if not c.startswith("stats/")]
-                rows += pq.read_table(path, columns=columns).to_pylist()
+                with path.open("rb") as file:
+                    columns = [c for c in pq.read_schema(file).names if not c.startswith("stats/")]
+                    rows += pq.read_table(file, columns=columns).to_pylist()
             except (OSError, pa.ArrowException, Unreadable) as error:
                 raise LibraryError(f"{self.name}: meta/episodes/{path.name} is damaged ({one_line(error)})") from error
         return rows
@@ -244,9 +245,9 @@ class _LeRobotReader:
     def _table(self, episode: EpisodeEntry, columns: Sequence[str]) -> Any:
         table, name = self._read(episode, columns, []), self.meta.data_file(episode).name
         check_count(table.num_rows, episode.length, "rows", name)
-        steps = table.column("frame_index").to_numpy()
-        order = np.argsort(steps, kind="stable") if steps.dtype.kind in "iu" else steps
-        if not np.array_equal(steps[order], np.arange(episode.length)):
+        steps = numbers_of(table, "frame_index")
+        order = np.argsort(steps, axis=None, kind="stable")
+        if not np.array_equal(steps.ravel()[order], np.arange(episode.length)):
             raise Unreadable(f"has rows in {name} that are not its steps 0 to {episode.length - 1}")
         return table.take(order)
 
@@ -265,7 +266,8 @@ class _LeRobotReader:
         path = self.meta.data_file(episode)
         only = [*only, ("episode_index", "=", episode.number)] if self.meta.version == 3 else only
         try:
-            table = pq.read_table(path, columns=["frame_index", *columns], filters=only or None)
+            with path.open("rb") as file:  # pyarrow takes no name that is not UTF-8
+                table = pq.read_table(file, columns=["frame_index", *columns], filters=only or None)
         except (OSError, pa.ArrowException, KeyError, ValueError) as error:
             raise Unreadable(f"has data that cannot be read in {path.name} ({type(error).__name__})") from error
         if missing := [column for column in ("frame_index", *columns) if column not in table.column_names]:
@@ -385,16 +387,19 @@ def _only(names: Sequence[str], fits: Callable[[str], bool]) -> int | None:
 
 def numbers_of(table: Any, key: str) -> F32:
     """The column ``key`` as float32 (T, n)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     column = table.column(key).combine_chunks()
     if column.null_count:
         raise Unreadable(f"has empty rows of {key}")
-    flat = column.flatten() if hasattr(column, "flatten") else column
     try:
+        if pa.types.is_list(column.type) and len(pc.unique(pc.list_value_length(column))) > 1:
+            raise Unreadable(f"has rows of different length in {key}")
+        flat = column.flatten() if hasattr(column, "flatten") else column
         values = np.asarray(flat.to_numpy(zero_copy_only=False), np.float32)
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, pa.ArrowException) as error:
         raise Unreadable(f"has {key} that are not numbers") from error
-    if len(column) and len(values) % len(column):
-        raise Unreadable(f"has rows of different length in {key}")
     rows: F32 = values.reshape(len(column), -1) if len(column) else np.zeros((0, 1), np.float32)
     return rows
 

@@ -152,10 +152,10 @@ class GrowingArray:
         if self._file.closed:
             return
         text = f"{{'descr': '{self._dtype.str}', 'fortran_order': False, 'shape': {self._shape!r}, }}".encode()
-        self._file.seek(0)
         size = _NPY_HEADER - 10
-        self._file.write(b"\x93NUMPY\x01\x00" + size.to_bytes(2, "little") + text.ljust(size - 1) + b"\n")
-        self._file.close()
+        with self._file:
+            self._file.seek(0)
+            self._file.write(b"\x93NUMPY\x01\x00" + size.to_bytes(2, "little") + text.ljust(size - 1) + b"\n")
 
 
 class LibraryWriter:
@@ -226,11 +226,17 @@ def writing(out: Path) -> Iterator[LibraryWriter]:
     try:
         yield writer
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if error.errno in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EFBIG,
+            None,
+        ):  # numpy's own says nothing but how many bytes
             raise LibraryError(f"no space left on the disk of {out}; free some and build the library again") from error
         raise
     finally:
-        writer.close()
+        with contextlib.suppress(OSError):
+            writer.close()
         shutil.rmtree(writer.path, ignore_errors=True)
 
 

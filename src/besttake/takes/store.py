@@ -73,6 +73,8 @@ class Store:
     def write(cls, path: str | Path, manifest: Manifest) -> Self:
         """Open a run to write: a new one, or one that the new manifest goes on with. What is damaged is mended."""
         directory = Path(path)
+        if os.fsdecode(directory).encode(errors="replace") != os.fsencode(directory):
+            raise RunError(f"{directory}: its name is not UTF-8 and cannot be stored; choose another directory")
         known = (directory / "run.json").exists()
         if not known:
             _refuse_what_is_no_run(directory)
