@@ -157,7 +157,7 @@ def probe(result: ProbeResult, *, verbose: bool = False) -> list[Part]:
     parts: list[Part] = [Sentence(f"{words.check_sentence(check)}.", name=name) for name, check in checks]
     parts.append(result.table)
     for name, check in checks if verbose else ():
-        tried = [] if check.reason else [tables.check(check), Sentence(tables.CHECK_LEGEND, "none")]
+        tried: list[Part] = [] if check.reason else [tables.check(check), Sentence(tables.CHECK_LEGEND, "none")]
         parts += [_BLANK, Sentence("", name=name), *tried]
     return parts
 
