@@ -272,20 +272,15 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
         if name not in chosen and matches:
             chosen[name] = matches if name == "policy" else matches[:1]
             taken.update(chosen[name])
-    if (
-        not {"success", "start"} <= chosen.keys()
-        if path.suffix == ".json"
-        else not {"success", "start"} & chosen.keys()
-    ):
-        raise UnknownFormat(
-            f"{path}: no column says whether an episode succeeded, nor from which start it ran; \
-name it with `columns`, success=NAME and start=NAME (columns: {listed(present, 20)})"
+    lacks = [name for name in ("success", "start") if name not in chosen]
+    if lacks:
+        # Other programs write JSON with a success rate, too: without a start it is no damaged table.
+        kind = UnknownFormat if len(lacks) == 2 or kind_of(path) == ".json" else IngestError
+        what = {"success": "whether an episode succeeded", "start": "from which start it ran"}
+        raise kind(
+            f"{path}: no column says {' nor '.join(what[name] for name in lacks)}; name it with `columns`, "
+            f"{' and '.join(f'{name}=NAME' for name in lacks)} (columns: {listed(present, 20)})"
         )
-    for needed, why in (("success", "whether an episode succeeded"), ("start", "from which start it ran")):
-        if needed not in chosen:
-            raise IngestError(
-                f"{path}: no column says {why}; name it with `columns`, {needed}=NAME (columns: {listed(present, 20)})"
-            )
     return chosen
 
 
