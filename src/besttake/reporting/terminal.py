@@ -104,8 +104,8 @@ def _grid(table: Table, width: int) -> RenderableType:
 
 
 _BLANK = Sentence("")
-_SCREEN = 16
-"""Tables of `ingest` have at most so many rows on a terminal; the report has all of them."""
+_SCREEN, _NOTES = 16, 6
+"""`ingest` prints at most so many rows and notes; the report has all of them."""
 
 
 def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False) -> list[Part]:
@@ -209,11 +209,13 @@ def ingested(read: IngestResult) -> list[Part]:
     said: dict[str, list[str]] = {}
     for cell in result.policies:
         first = [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
-        for line in (*first, words.audit(cell), *cell.notes):
+        doubt = [words.audit(cell)] if cell.audit is not None and cell.audit.doubt else []
+        for line in (*first, *doubt, *cell.notes):
             said.setdefault(line, []).append(cell.policy)
     parts += [Sentence(line, name=", ".join(shorten(one, 24) for one in names)) for line, names in said.items() if line]
     parts += [Sentence(line) for line in words.pools(result)]
-    return [*parts, *notes(result.notes)]
+    more = [f"{len(result.notes) - _NOTES} more notes: in the report (-o DIR)"] if len(result.notes) > _NOTES else []
+    return [*parts, *notes([*result.notes[:_NOTES], *more])]
 
 
 def library(shown: Library) -> list[Part]:

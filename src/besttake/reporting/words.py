@@ -293,7 +293,7 @@ def _spread_of(found: Sources) -> str:
 def pools(result: Result) -> list[str]:
     """What another policy is worth against another take: the pair that adds most, and all policies together."""
     lines = []
-    for one in [pool for pool in result.pools if len(pool.policies) == 2][:1] + result.pools[2:][-1:]:
+    for one in result.pools[:1] + [pool for pool in result.pools if len(pool.policies) > 2]:
         gain = estimate_points(one.gain) or f"not known ({one.gain.reason})"
         picked = f"; picked by the score, {estimate_points(one.picked)} over one take" if one.picked else ""
         lines.append(
