@@ -10,8 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "besttake"
 MOST_LINES = 60
 MOST_PARAMETERS = 8
 
-# The goal for src is 36,000 lines.
-MOST = {"modules": 200, "src": 37_650, "pages": 30, "tests": 26_000, "bench": 4_500}
+MOST = {"modules": 200, "src": 36_000, "pages": 30, "tests": 26_000, "bench": 4_500}
 
 # Known violations, to be worked off: these lists only shrink.
 LONG: frozenset[str] = frozenset()

@@ -19,7 +19,6 @@ from besttake.core.offline import RetrievalCheck
 from besttake.core.pool import Pool
 from besttake.core.probe import Probe
 from besttake.core.relation import FittedLine, Splits
-from besttake.core.stats import Agreement
 from besttake.core.stats import Estimate as Estimate
 from besttake.core.stats import Finding as Finding
 from besttake.core.stats import Forecast as Forecast
@@ -358,7 +357,6 @@ class Cell(_Model):
     verdict: Verdict | None = None
     tasks: list[TaskLine] = []
     notes: list[str] = []
-    retest: Agreement | None = None
     audit: StartAudit | None = None
     path: CellPath | None = None
     rejection: Rejection | None = None

@@ -140,16 +140,6 @@ def test_mean_and_sd_over_seeds_are_those_of_the_seed_means():
     assert t.over_seeds(y[:, :1])[1] is None
 
 
-def test_retest_agreement_counts_pairs_and_kappa_is_that_of_fleiss():
-    y = np.array([[1, 1, 1], [1, 1, 0], [0, 0, 0], [1, 0, 0], [1, 1, 1]], dtype=float)
-    pairs = [np.mean([r[i] == r[j] for i in range(3) for j in range(3) if i != j]) for r in y]
-    p = y.mean()
-    chance = p**2 + (1 - p) ** 2
-    found = t.retest(y)
-    assert found.agreement.value == pytest.approx(np.mean(pairs))
-    assert found.kappa.value == pytest.approx((np.mean(pairs) - chance) / (1 - chance))
-
-
 def shown(sample, seeds):
     """The four statistics of the issue: per-start values and their scale."""
     return {

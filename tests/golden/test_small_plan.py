@@ -27,7 +27,7 @@ NUMBERS = re.compile(
     r"/digest|/relation/(r|cells)|/policies/\d+/(starts|takes|missing|scorer|window|dfe/(dfe|floor|ratio)/value"
     r"|(arms/arms/\w+/(pass_1|pass_n|gain)|arms/content|headroom/headroom|selectors/scored/coverage/\w+/gain)/(value|low|high)"
     r"|verdict/(answer|option|optimism|gain/(value|low|high)|(takes|demonstrations|both)/answer)"
-    r"|ranking/within/coverage/\w+/value|retest/kappa/value)"
+    r"|ranking/within/coverage/\w+/value)"
 )
 PROSE = {"because", "headline", "reason", "notes", "created", "command", "versions", "besttake", "name", "source"}
 THIS_TIME = {"seconds", "schema_version", "plan", "fingerprint", "frames_encoded", "made", "path", "library", "sha256"}

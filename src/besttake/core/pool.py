@@ -6,7 +6,7 @@ failure rates at the start, averaged over starts: no draw of takes is needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -38,19 +38,32 @@ class Pool:
     picked: Estimate | None = None
 
 
-def pools(outcomes: Mapping[str, F64], scores: Mapping[str, F64 | None] | None = None) -> list[Pool]:
-    """All pairs of policies, the one that gains most first, then all of them; arrays (S, N), rows of the same starts.
+def pools(
+    starts: Mapping[str, Sequence[Hashable]], outcomes: Mapping[str, F64], scores: Mapping[str, F64 | None]
+) -> list[Pool]:
+    """All pairs of policies, the one that gains most first, then all of them together.
 
-    A policy without takes of a start has NaN there.
+    ``outcomes`` and ``scores`` of a policy are (S, N), with a row for each of its ``starts``.
     """
-    order = sorted(outcomes, key=lambda name: -mean(start_pass_at_k(outcomes[name], 1)))[:_MOST]
-    pairs = [pool for pair in combinations(order, 2) if (pool := _pool(pair, outcomes, scores or {})) is not None]
+    if len(outcomes) < 2:
+        return []
+    place = {start: i for i, start in enumerate(dict.fromkeys(start for own in starts.values() for start in own))}
+
+    def placed(policy: str, values: F64) -> F64:
+        table = np.full((len(place), values.shape[1]), np.nan)
+        table[[place[start] for start in starts[policy]]] = values
+        return table
+
+    tables = {policy: placed(policy, own) for policy, own in outcomes.items()}
+    scored = {policy: placed(policy, own) for policy, own in scores.items() if own is not None}
+    order = sorted(tables, key=lambda name: -mean(start_pass_at_k(tables[name], 1)))[:_MOST]
+    pairs = [pool for pair in combinations(order, 2) if (pool := _pool(pair, tables, scored)) is not None]
     pairs.sort(key=lambda pool: -(pool.gain.value if pool.gain.value is not None else -2.0))
-    every = _pool(tuple(order), outcomes, scores or {}) if len(order) > 2 else None
+    every = _pool(tuple(order), tables, scored) if len(order) > 2 else None
     return [*pairs, *([every] if every else [])]
 
 
-def _pool(names: tuple[str, ...], outcomes: Mapping[str, F64], scores: Mapping[str, F64 | None]) -> Pool | None:
+def _pool(names: tuple[str, ...], outcomes: Mapping[str, F64], scores: Mapping[str, F64]) -> Pool | None:
     shared = np.logical_and.reduce([tally(outcomes[name])[0] > 0 for name in names])
     if not shared.any():
         return None
@@ -63,7 +76,7 @@ def _pool(names: tuple[str, ...], outcomes: Mapping[str, F64], scores: Mapping[s
     alone = np.where(enough, start_pass_at_k(rivals[best], len(names)), np.nan)
     unit, gain = stats.unit_scale(), stats.pick_scale()
     missing = Estimate(reason=f"{best} has fewer than {len(names)} takes of a start")
-    known = {name: scored[shared] for name in names if (scored := scores.get(name)) is not None}
+    known = {name: scores[name][shared] for name in names if name in scores}
     picked = None
     if len(names) == 2 and len(known) == 2:
         both = _picked([own[n] for n in names], [known[n] for n in names])

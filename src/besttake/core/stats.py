@@ -222,30 +222,6 @@ def over_seeds(values: ArrayLike) -> tuple[float, float | None]:
     return float(per_seed.mean()), float(per_seed.std(ddof=1)) if per_seed.size > 1 else None
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Do two takes of a start end alike? The fraction of pairs that do, and Fleiss' kappa: agreement beyond chance.
-
-    A kappa of 1 means that the seed changes nothing, 0 that the start says nothing about the outcome.
-    """
-
-    agreement: Estimate
-    kappa: Estimate
-
-
-def retest(outcomes: ArrayLike) -> Agreement:
-    """Test-retest agreement among the seeds of each start, all pairs; seeds are exchangeable."""
-    y = np.asarray(outcomes, dtype=np.float64)
-    n, c = np.isfinite(y).sum(axis=1), np.nansum(y, axis=1)
-    paired = n >= 2
-    pairs = np.maximum(n * (n - 1), 1)
-    alike = np.where(paired, (c * (c - 1) + (n - c) * (n - c - 1)) / pairs, np.nan)
-    rate = np.where(paired, c / np.maximum(n, 1), np.nan)
-    return Agreement(
-        agreement=mean_interval(alike, unit_scale()), kappa=bootstrap(np.stack([alike, rate], axis=1), _kappa)
-    )
-
-
 def _reach(n: int, takes: ArrayLike | None) -> float:
     """Largest H_i: max over successes c of pass@n - c/k, over the numbers of takes k that occur."""
     reach = 0.0
@@ -255,12 +231,6 @@ def _reach(n: int, takes: ArrayLike | None) -> float:
             missed = chance_of_none(k, c, min(n, k))
             reach = max(reach, float(np.max(1 - missed - c / k)))
     return reach
-
-
-def _kappa(means: F64) -> F64:
-    chance = means[:, 1] ** 2 + (1 - means[:, 1]) ** 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(chance < 1 - 1e-12, (means[:, 0] - chance) / (1 - chance), np.nan)
 
 
 def _pseudo_bootstrap(rows: F64, pseudo: F64, statistic: Statistic, rng: Rng, draws: int) -> tuple[float, float]:

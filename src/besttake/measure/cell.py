@@ -11,6 +11,7 @@ from besttake import result as r
 from besttake.arms import BASE
 from besttake.core import headroom, probe, relation, select, stats
 from besttake.core.headroom import mean
+from besttake.core.pool import Pool, pools
 from besttake.core.probe import PolicyProbe
 from besttake.core.sequential import Looks
 from besttake.core.stats import Estimate, Finding
@@ -39,8 +40,10 @@ def measure(
     recorded: Recorded,
     history: History,
     each: Callable[[Callable[[CellData], r.Cell], list[CellData]], Iterable[r.Cell]] = map,
-) -> tuple[list[r.Cell], list[r.Cell], r.Relation]:
-    """Cells, policies (their cells merged), and the headroom relation; ``each`` is `map`, or a pool's.
+) -> tuple[list[r.Cell], list[r.Cell], r.Relation, list[Pool]]:
+    """Cells, policies (their cells merged), the headroom relation, and what policies add to each other.
+
+    ``each`` is `map`, or a pool's.
 
     ``history`` says how often the run was looked at before (`looks.load_history`).
     """
@@ -49,7 +52,14 @@ def measure(
     cells = list(each(partial(cell, settings=recorded.settings, history=history), [*merged, *data]))
     if recorded.settings.places is not None:
         cells = [_with_path(one, own, recorded) for one, own in zip(cells, [*merged, *data], strict=True)]
-    return cells[len(merged) :], cells[: len(merged)], relate(data, recorded.settings.n)
+    return cells[len(merged) :], cells[: len(merged)], relate(data, recorded.settings.n), _pools(merged)
+
+
+def _pools(merged: Sequence[CellData]) -> list[Pool]:
+    base = {one.policy: one.arms[BASE] for one in merged if BASE in one.arms}
+    scores = {one.policy: base[one.policy].score(one.score_name) for one in merged if one.policy in base}
+    starts = {one.policy: one.units for one in merged if one.policy in base}
+    return pools(starts, {policy: arm.outcomes for policy, arm in base.items()}, scores)
 
 
 def _merged(policy: str, cells: Sequence[CellData], recorded: Recorded) -> CellData:
@@ -121,7 +131,6 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
         "tasks": _tasks(data, findings, settings.n),
         "notes": _notes(data, settings.n),
         "rejection": rejection_of(data, settings.n, verdict.recommended.arm if verdict.recommended.takes > 1 else BASE),
-        "retest": stats.retest(base.outcomes) if headroom.tally(base.outcomes)[0].max() > 1 else None,
     }
     return whole.model_copy(update=update)
 

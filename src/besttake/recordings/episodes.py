@@ -69,14 +69,13 @@ class Recording:
 
     ``server`` describes the policy without naming a checkpoint: a server's class, a model family. Recordings with the
     same ``origin`` belong to the same policy. ``words`` are the parts of its path that a person chose, which may
-    distinguish policies. ``evaluation`` is its name, if it has one. ``resets`` says, where the harness is known for it,
+    distinguish policies. ``resets`` says, where the harness is known for it,
     to what an env is reset: "start" (the initial state of the start) or "task" (any of its task).
     """
 
     path: str
     format: str
     episodes: tuple[Episode, ...]
-    evaluation: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     server: str = ""

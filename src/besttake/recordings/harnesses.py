@@ -13,6 +13,7 @@ import contextlib
 import re
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,9 @@ def _object(value: Any) -> dict[str, Any]:
 def _recording(path: Path, kind: str, name: str, about: Mapping[str, Any], rows: list[dict[str, Any]]) -> Recording:
     benchmark = str(about.get("benchmark") or "vla-eval")
     server = str((about.get("server_info") or {}).get("model_server") or "")
-    episodes = tuple(_episode(path, row, benchmark) for row in rows)
+    settings = (about.get("config") or {}).get("params") or {}
+    env_seed = str(settings.get("seed") or "")
+    episodes = tuple(replace(_episode(path, row, benchmark), env_seed=env_seed) for row in rows)
     versions = {"vla-eval": str(about["harness_version"])} if about.get("harness_version") else {}
     notes = []
     if about.get("partial"):
@@ -120,7 +123,7 @@ def _recording(path: Path, kind: str, name: str, about: Mapping[str, Any], rows:
         run = f"shards of {benchmark}"
     words = "/".join(folder.parts)
     resets = "start" if "libero" in benchmark.lower() else ""  # the initial state of that number
-    return Recording(str(path), kind, episodes, name, versions, tuple(notes), server, f"{folder}/{run}", words, resets)
+    return Recording(str(path), kind, episodes, versions, tuple(notes), server, f"{folder}/{run}", words, resets)
 
 
 def _episode(path: Path, row: Mapping[str, Any], benchmark: str) -> Episode:

@@ -37,16 +37,10 @@ RUN = re.compile(
 )
 _HEAD = 2000
 """A log says something known within so many lines; tqdm's bars and warnings come before."""
-GROUPS = {
-    "suite": "the task suite", "task": "the task", "task_id": "its number", "policy": "the policy", "seed": "the seed",
-    "env_seed": "the env's seed", "start": "the number of the start: an episode begins",
-    "resets": "envs are reset to the start",
-    "error": "an error", "steps": "the steps of the episode", "value": "a value that the policy logged",
-    "skip": "an episode that is left out", "success": "the outcome: the episode ends",
-    "count": "episodes so far", "wins": "successes so far",
-}  # fmt: skip
-"""What a named group of a pattern says. It holds for the episode, or until it is said again."""
 _LASTING = ("suite", "task", "task_id", "policy", "seed", "env_seed", "resets")
+GROUPS = (*_LASTING, "start", "steps", "error", "value", "success", "count", "wins")
+"""The named groups of patterns: the first ones hold until they are said again, the others for an episode, which begins
+with its start and ends with its success; the last two are the log's own counts."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +66,13 @@ class LogFormat:
                 patterns, name = list(described["patterns"]), str(described.get("name", name))
                 first = int(described.get("first", 0))
             except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
-                raise IngestError(
-                    f"{given[0]}: needs `patterns`, a list of regular expressions, and optionally `name` \
-and `first`"
-                ) from error
+                raise IngestError(f"{given[0]}: needs `patterns`, a list, and may have `name` and `first`") from error
         try:
             made = tuple(re.compile(pattern) for pattern in patterns)
         except (re.error, TypeError) as error:
             raise IngestError(f"--pattern: not a regular expression ({error})") from error
         known = {name for pattern in made for name in pattern.groupindex}
-        if not {"start", "success"} <= known or known - GROUPS.keys():
+        if not {"start", "success"} <= known or known - {*GROUPS}:
             raise IngestError(
                 f"--pattern: names the groups {', '.join(sorted(known)) or 'none'}; it needs (?P<start>…) \
 and (?P<success>…), and knows {', '.join(GROUPS)}"
@@ -97,7 +88,6 @@ LIBERO = LogFormat(
         r"Task(?: (?P<task_id>\d+))?: (?P<task>.+?)\s*$",
         r"Starting (?:task=(?P<task_id>\d+) )?episode[ =](?P<start>\d+) ?\.\.\.\s*$",
         r"Task_id (?P<task_id>\d+): Episode (?P<start>\d+): (?P<success>\w+) \|.*\((?P<wins>\d+)/\d+\)",
-        r"(?P<skip>Skipping task \S+ episode \d+)",
         r"(?:Caught exception|Episode error): (?P<error>.*)$",
         r"Success: (?P<success>.+?)\s*$",
         r"# episodes completed (?:on this rank )?so far: (?P<count>\d+)\s*$",
@@ -117,8 +107,6 @@ class _Evaluation:
     said: dict[str, str] = field(default_factory=dict)
     block: tuple[str, str] = ("", "")
     last: int = 0
-    skipped: int = 0
-    pending: int = 0
     running: dict[str, str] | None = None
     values: list[float] = field(default_factory=list)
     wins: int | None = None
@@ -132,12 +120,11 @@ class _Evaluation:
         task = self.said.get("task") or self.said.get("task_id") or "task"
         block = task, self.said.get("task_id", "")
         if block != self.block or number <= self.last:
-            self.block, self.skipped = block, 0
+            self.block = block
             self.seen[task] += 1
-        self.skipped += self.pending
-        self.pending, self.last, self.values = 0, number, []
+        self.last, self.values = number, []
         times = self.seen[task]
-        start = str(number - first + self.skipped)
+        start = str(number - first)
         self.running = {"task": task if times == 1 else f"{task} ({times})", "start": start}
 
     def end(self, place: str, text: str, env: str) -> None:
@@ -174,8 +161,7 @@ def read_log(path: Path, form: LogFormat = LIBERO) -> list[Recording]:
             Recording(
                 str(path), "OpenVLA log" if match else form.name,
                 tuple(replace(e, uid=f"~{match[0]}/{e.uid}" if match and known else "") for e in one.episodes),
-                evaluation=match[0] if match else "", notes=tuple(notes),
-                server=match["family"] if match else "", origin=f"{place}#{number}",
+                notes=tuple(notes), server=match["family"] if match else "", origin=f"{place}#{number}",
                 words="/".join([*place.parent.parts, note]), resets="start" if "resets" in one.said else "",
             )
         )  # fmt: skip
@@ -198,7 +184,6 @@ def _evaluations(path: Path, form: LogFormat) -> tuple[list[_Evaluation], str, t
                 run = match[0]
             continue
         one.said.update({name: found[name] for name in _LASTING if name in found})
-        one.pending += "skip" in found
         if "start" in found:
             one.start(int(found["start"][:9]), form.first)
         if one.running is not None:

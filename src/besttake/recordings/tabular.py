@@ -91,7 +91,9 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
     try:
         first = next(rows, None)
         if first is None:
-            raise (UnknownFormat if kind == "json" else IngestError)(f"{path}: no episodes, or no rows")
+            if kind == "json":
+                raise UnknownFormat(f"{path}: no list of episodes with an outcome ({', '.join(NAMES['success'])})")
+            raise IngestError(f"{path}: the table has no rows")
         # JSON names its values each for itself: an error or a seed may stand in a few of them only.
         names = _names_in(path, table()) if kind in _LINES else [str(name) for name in first[1]]
         chosen = _columns(path, names, named)
@@ -272,20 +274,15 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
         if name not in chosen and matches:
             chosen[name] = matches if name == "policy" else matches[:1]
             taken.update(chosen[name])
-    if (
-        not {"success", "start"} <= chosen.keys()
-        if path.suffix == ".json"
-        else not {"success", "start"} & chosen.keys()
-    ):
-        raise UnknownFormat(
-            f"{path}: no column says whether an episode succeeded, nor from which start it ran; \
-name it with `columns`, success=NAME and start=NAME (columns: {listed(present, 20)})"
+    lacks = [name for name in ("success", "start") if name not in chosen]
+    if lacks:
+        # Other programs write JSON with a success rate, too: without a start it is no damaged table.
+        kind = UnknownFormat if len(lacks) == 2 or kind_of(path) == ".json" else IngestError
+        what = {"success": "whether an episode succeeded", "start": "from which start it ran"}
+        raise kind(
+            f"{path}: no column says {' nor '.join(what[name] for name in lacks)}; name it with `columns`, "
+            f"{' and '.join(f'{name}=NAME' for name in lacks)} (columns: {listed(present, 20)})"
         )
-    for needed, why in (("success", "whether an episode succeeded"), ("start", "from which start it ran")):
-        if needed not in chosen:
-            raise IngestError(
-                f"{path}: no column says {why}; name it with `columns`, {needed}=NAME (columns: {listed(present, 20)})"
-            )
     return chosen
 
 

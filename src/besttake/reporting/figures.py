@@ -110,12 +110,21 @@ def relation(result: Result, *, legend: bool = False) -> Figure | None:
     return Figure(frame.width, frame.height, "Gain of selection against headroom, one dot per cell", tuple(shapes))
 
 
+def sources(cell: Cell, path: str) -> Figure | None:
+    """Where the spread of outcomes within a task comes from; None where that is not known."""
+    parts = cell.audit.sources.parts if cell.audit is not None else {}
+    rows = [DotRow(name, part, f"{path}/audit/sources/parts/{name}/value", "ink") for name, part in parts.items()]
+    title = f"Where the spread of outcomes of {cell.policy} within a task comes from"
+    return dots(rows, title, (-0.1, 1.0), percent, estimate_percent, zero=True) if rows else None
+
+
 def every(result: Result) -> Iterator[tuple[str, Figure]]:
     """All figures of a result by name, for ``--figures``."""
     named = [("relation", relation(result, legend=True))]
     for i, cell in enumerate(result.policies):
         path, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
         named += [(f"ladder-{own}", ladder(cell, path)), (f"options-{own}", menu(cell, path, result.worth))]
+        named.append((f"sources-{own}", sources(cell, path)))
     for name, figure in named:
         if figure is not None:
             yield name, figure

@@ -169,6 +169,8 @@ def _task_pictures(takes: PageTakes) -> Markup:
 def _why(result: Result) -> Section:
     """The answers to the paper's questions, and the options of each policy."""
     parts = [_policy(i, cell, result) for i, cell in enumerate(result.policies)]
+    if added := words.pools(result):
+        parts += [title("What another policy adds"), bullets(added)]
     if parts and result.notes:
         parts += [title("Notes on this run", "notes"), bullets(map(sentence, result.notes), "notes")]
     return Section("why", "Why, and what is open", parts, "Why")
@@ -194,6 +196,8 @@ def _policy(i: int, cell: Cell, result: Result) -> Markup:
         parts.append(tables.options(cell).section("choices"))
     if rule := words.rule(cell):
         parts.append(prose(rule, "small"))
+    if known := words.audit(cell):
+        parts += [prose(known), picture(figures.sources(cell, f"/policies/{i}"))]
     parts += [prose(sentence(note), "note") for note in cell.notes]
     return Markup('<article class="verdict" data-policy="{}">{}</article>').format(cell.policy, Markup("").join(parts))
 

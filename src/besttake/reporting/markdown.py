@@ -56,7 +56,7 @@ def _policy(cell: Cell, worth: float) -> list[str]:
         parts.append(markdown(state))
     parts += [f"- {a.question} **{a.badge}**. {markdown(a.sentence)}" for a in words.answers(cell, worth)]
     parts += [tables.options(cell).markdown()] if cell.verdict is not None else []
-    parts += [markdown(line) for line in words.more(cell)]
+    parts += [markdown(line) for line in (*words.more(cell), words.audit(cell)) if line]
     parts += [f"> {markdown(note)}" for note in cell.notes]
     if cell.selectors is not None:
         parts.append(tables.scorers([cell]).markdown())

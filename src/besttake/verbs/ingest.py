@@ -17,7 +17,7 @@ from besttake.arms import BASE
 from besttake.config import check_worth
 from besttake.core.agreement import sources
 from besttake.core.headroom import mean, start_pass_at_k
-from besttake.core.pool import Pool, pools
+from besttake.core.pool import pools
 from besttake.files import as_paths, version
 from besttake.measure.cell import cell as measure_cell
 from besttake.measure.cells import ArmTakes, CellData, Settings
@@ -76,11 +76,10 @@ class IngestResult(Tabular):
                 known = room if room is not None and room.value is not None else None
                 rows.append((
                     cell.policy, group, cell.starts, cell.headroom.n if cell.headroom else 0, _rate(first), _rate(best),
-                    in_points(known) if known else _rate(None), _rate(cell.retest.agreement if cell.retest else None),
-                    plain(cell.audit.sources.start if cell.audit else None),
+                    in_points(known) if known else _rate(None), plain(cell.audit.sources.start if cell.audit else None),
                 ))  # fmt: skip
         columns: Head = ["policy", "tasks", *right("starts", "N", "pass@1", "pass@N", "headroom")]
-        columns += right("agree", "kappa", extra=True)
+        columns += right("kappa", extra=True)
         episodes = sum(len(recording.episodes) for recording in self.recordings)
         heading = f"{count(episodes, 'outcome')} of {count(len(self.recordings), 'recording')}"
         return Table(heading, columns, rows, self.result.notes)
@@ -167,6 +166,7 @@ def _result(recordings: Sequence[Recording], notes: list[str], worth: float, com
         policies.append(every.model_copy(update={"group": "*"}))
     episodes = [episode for recording in recordings for episode in recording.episodes]
     done = [episode for episode in episodes if episode.success is not None]
+    won = {name: _column(own, _won) for name, own in starts.items()}
     return Result(
         besttake=version(),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -183,7 +183,7 @@ def _result(recordings: Sequence[Recording], notes: list[str], worth: float, com
             takes=len(done), errors=len(episodes) - len(done), steps=sum(episode.steps or 0 for episode in done),
             policy_calls=0, frames_scored=0, frames_encoded=0, seconds={},
         ),
-        pools=_pools(starts),
+        pools=pools({name: [*own] for name, own in starts.items()}, won, {}),
         notes=[UNKNOWN, *notes],
     )  # fmt: skip
 
@@ -212,6 +212,10 @@ def _column(starts: Starts, value: Callable[[Episode], float | None]) -> F64:
     return table
 
 
+def _won(one: Episode) -> float | None:
+    return None if one.success is None else float(one.success)
+
+
 def _chosen_from(counts: I64) -> int:
     """From how many takes to choose: the number with which most outcomes take part."""
     return max(range(1, int(counts.max(initial=1)) + 1), key=lambda n: (int((counts >= n).sum()) * (n - 1), n))
@@ -219,7 +223,7 @@ def _chosen_from(counts: I64) -> int:
 
 def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> Cell:
     """What the outcomes of some starts of a policy tell: headroom only from those with enough of them."""
-    outcomes = _column(starts, lambda one: None if one.success is None else float(one.success))
+    outcomes = _column(starts, _won)
     counts = np.isfinite(outcomes).sum(axis=1)
     n = _chosen_from(counts)
     enough = counts >= n
@@ -256,7 +260,7 @@ def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:
         label = (own[0].group or "all tasks") if grouped else task
         units.append((suite, label, first[suite, label]))
         first[suite, label] += 1
-    outcomes = _column(starts, lambda one: None if one.success is None else float(one.success))
+    outcomes = _column(starts, _won)
     lengths = _column(starts, lambda one: one.steps if one.steps is not None else len(one.values) or None)
     return CellData(
         policy=policy, env=", ".join(dict.fromkeys(key[0] for key in starts)) if env == "*" else env, group=env,
@@ -285,7 +289,7 @@ def _scores(starts: Starts) -> dict[ScoreName, F64]:
 
 def _audit(starts: Starts, resets: str) -> StartAudit:
     """Whether the takes of a start share it."""
-    outcomes = _column(starts, lambda one: None if one.success is None else float(one.success))
+    outcomes = _column(starts, _won)
     numbers: dict[str, float] = defaultdict(lambda: float(len(numbers)))
     seeds, envs = (
         _column(starts, lambda one, name=name: numbers[text] if (text := getattr(one, name)) else None)  # type: ignore[misc]
@@ -305,22 +309,6 @@ def _shared(starts: Starts, name: str) -> str:
     """Whether the takes of every start have the same ``name``; empty where it was not recorded."""
     values = [{getattr(one, name) for one in own} - {""} for own in starts.values() if len(own) > 1]
     return "" if not any(values) else "varies" if any(len(own) > 1 for own in values) else "same"
-
-
-def _pools(starts: Mapping[str, Starts]) -> list[Pool]:
-    """What other policies add, where several share starts; tasks are known by their names."""
-    keys = list(dict.fromkeys(key for own in starts.values() for key in own))
-    if len(starts) < 2:
-        return []
-    widest = {policy: max(map(len, own.values())) for policy, own in starts.items()}
-    tables = {}
-    for policy, own in starts.items():
-        table = np.full((len(keys), widest[policy]), np.nan)
-        for row, key in zip(table, keys, strict=True):
-            taken = own.get(key, ())
-            row[: len(taken)] = [np.nan if one.success is None else float(one.success) for one in taken]
-        tables[policy] = table
-    return pools(tables)
 
 
 def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> None:

@@ -95,7 +95,7 @@ def diagnose(
                     each = partial(_measure_cells, workers=workers, reporter=session.reporter)
                     history = load_history(_previous_result(store), recorded.settings)
                     earlier = with_outgrown(history, store.manifest.outgrown, setup.envs)
-                    cells, policies, relation = measure(recorded, earlier, each)
+                    cells, policies, relation, pools = measure(recorded, earlier, each)
             result = Result(
                 run=store.manifest.run,
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
@@ -103,7 +103,7 @@ def diagnose(
                 versions=versions(), library=None if setup.library is None else setup.library.summary(),
                 worth=plan.worth / 100, cells=[worded(c) for c in cells], policies=[worded(c) for c in policies],
                 relation=relation, cost=count_cost(recorded, session.seconds, session.encoded, session.made),
-                checks=session.checks, notes=_all_notes(setup, recorded.policies, session.notes),
+                checks=session.checks, pools=pools, notes=_all_notes(setup, recorded.policies, session.notes),
             )  # fmt: skip
             store.write_bytes("result.json", result.to_json().encode())
             clear(store.path / ROUNDS)
