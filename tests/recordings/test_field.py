@@ -233,6 +233,8 @@ def test_a_log_is_described_by_patterns_and_a_refusal_says_what_did_not_fit(tmp_
     (tmp_path / "format.yaml").write_text(f"name: mine\nfirst: 1\npatterns:\n- '{pattern}'\n")
     (recording,) = ingest(log, patterns=[str(tmp_path / "format.yaml")]).recordings
     assert [episode.start for episode in recording.episodes][:2] == ["0", "1"]
+    with pytest.raises(IngestError, match="holds no outcomes.*nearest is LIBERO log.*line 4 does not fit"):
+        ingest(log.parent)
     with pytest.raises(IngestError, match="names the groups start; it needs"):
         ingest(log, patterns=["(?P<start>x)"])
 

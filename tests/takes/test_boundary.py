@@ -12,7 +12,7 @@ from besttake.arms.base import Request, Tools
 from besttake.arms.sampler import ArmSampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.encoders.base import embeddings_of
-from besttake.envs.base import checked_state, checked_step
+from besttake.envs.base import checked_state, checked_step, said_success
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import Begin, End, Failed, Job
@@ -69,6 +69,18 @@ def test_nothing_is_no_step_and_no_state() -> None:
     for nothing in (lambda: checked_step(None), lambda: checked_state(toy.make().spec, None)):  # type: ignore[arg-type]
         with pytest.raises(ComponentError):
             nothing()
+
+
+def test_a_simulator_may_say_success_as_one_or_nothing() -> None:
+    assert [said_success("x", value) for value in (True, np.float32(1), 1, np.array([0.0]))] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    for odd in (NAN, "no", 0.5, None, np.zeros(2)):
+        with pytest.raises(ComponentError, match="x: success is .* neither true nor false"):
+            said_success("x", odd)
 
 
 class OneBad:

@@ -140,7 +140,8 @@ class OpenvlaPolicy:
         kind = getattr(transformers, "AutoModelForVision2Seq", None)
         if kind is None:
             here = transformers.__version__
-            raise ComponentError(f"{self._name}: OpenVLA's code was written for transformers 4.40.1; this is {here}")
+            why = f"OpenVLA's code was written for transformers 4.40.1, this is {here}"
+            raise ComponentError(f"{self._name}: {why}; install the plug-in in an environment of its own")
         dtype = getattr(self._torch, self._dtype or ("float32" if self._device.type == "cpu" else "bfloat16"))
         with one_clear_error(f"{self._name}: cannot be loaded: {{}}"), contextlib.redirect_stdout(sys.stderr):
             processor = transformers.AutoProcessor.from_pretrained(where, trust_remote_code=True)

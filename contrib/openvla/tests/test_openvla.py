@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +61,14 @@ def test_an_oft_is_refused_with_the_way_that_it_can_be_run(tmp_path, file, text)
 def test_a_missing_library_names_the_extra():
     with pytest.raises(MissingExtra, match=r"pip install 'besttake\[vision\]'"):
         make("org/name", trust_remote_code="true")
+
+
+def test_the_versions_it_asks_for_are_those_that_the_encoders_take():
+    root = Path(__file__).parents[3]
+    own = tomllib.loads((root / "contrib/openvla/pyproject.toml").read_text())["project"]["dependencies"]
+    theirs = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]["vision"]
+    pinned, least = (
+        [int(n) for n in re.findall(r"\d+", next(name for name in names if name.startswith("transformers")))]
+        for names in (own, theirs)
+    )
+    assert pinned >= least

@@ -105,7 +105,7 @@ def probe(given: Flags, as_json: Json = False, quiet: Quiet = False, verbose: Ve
     from besttake.verbs.probe import probe as measure
 
     result = measure(load_plan(None, {**given, "arms": BASE}), progress=reporter(quiet or as_json, verbose))
-    show(terminal.probe(result), result.to_json(), as_json)
+    show(terminal.probe(result, verbose=verbose), result.to_json(), as_json)
 
 
 def plan(

@@ -220,7 +220,9 @@ def _pool(model: Any, pixels: Any, name: str) -> Any:
 
 def _without_random_weights(model: Any, missing: list[str], name: str) -> None:
     """Leave out a pooler that the checkpoint has no weights for; anything else that is missing is an error."""
-    if missing and all(key.startswith("pooler.") for key in missing):
+    # Older transformers (4.40) put the name of the inner model before each key.
+    own = f"{model.base_model_prefix}."
+    if missing and all(key.removeprefix(own).startswith("pooler.") for key in missing):
         model.pooler = None
     elif missing:
         raise random_weights(name, missing)

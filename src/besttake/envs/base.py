@@ -111,6 +111,14 @@ def checked_step(step: Step) -> tuple[bool, bool]:
     return bool(step.success), bool(step.done)
 
 
+def said_success(who: str, value: Any) -> bool:
+    """What a simulator of others says of success: a boolean, or the number 1 or 0; ComponentError for all else."""
+    given = np.asarray(value)
+    if given.size != 1 or given.dtype.kind not in "biuf" or given.item() not in (0, 1):
+        raise ComponentError(f"{who}: success is {value!r:.60}, which is neither true nor false")
+    return bool(given.item())
+
+
 def checked_state(spec: EnvSpec, state: Any) -> F32:
     """``state`` as float32; ComponentError unless it is a vector of ``state_dim`` finite numbers."""
     given = np.asarray(state)

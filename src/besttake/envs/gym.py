@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from besttake.envs.base import check_action, check_cameras, check_task, choose_gl, declared, global_seed
+from besttake.envs.base import check_action, check_cameras, check_task, choose_gl, declared, global_seed, said_success
 from besttake.errors import ComponentError, blaming, need, one_line
 from besttake.files import short_hash
 from besttake.options import Reader, names, value
@@ -150,7 +150,7 @@ class GymEnv:
 
     def _reached(self, info: dict[str, Any], terminated: bool) -> bool:
         if there := [key for key in self._success_keys if key in info]:
-            return bool(info[there[0]])
+            return said_success(self.spec.name, info[there[0]])
         if _TERMINATED in self._success_keys:
             return terminated
         keys, has = " or ".join(self._success_keys), ", ".join(map(str, info)) or "nothing"

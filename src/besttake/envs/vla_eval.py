@@ -26,6 +26,7 @@ from besttake.envs.base import (
     declared,
     global_seed,
     named_task,
+    said_success,
 )
 from besttake.envs.libero.install import import_libero, locate
 from besttake.errors import ComponentError, MissingExtra, one_line
@@ -166,8 +167,8 @@ class VlaEvalEnv:
         self._run(self._benchmark.apply_action({"actions": np.asarray(action, np.float32)}))
         self._steps += 1
         self._over = bool(self._run(self._benchmark.is_done())) or self._steps >= self.spec.tasks[0].horizon
-        success = self._over and bool(self._run(self._benchmark.get_result()).get("success", False))
-        return Step(success=success, done=self._over)
+        told = self._run(self._benchmark.get_result()).get("success", False) if self._over else False
+        return Step(success=said_success(self.spec.name, told), done=self._over)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
         """The benchmark's observation: the pictures asked for, and its state (empty where it sends none)."""

@@ -59,7 +59,10 @@ def read(
     reading.finish()
     if not reading.recordings:
         why = f" ({'; '.join(reading.notes()[:2])})" if reading.notes() else ""
-        raise IngestError(f"{where}: holds no outcomes that BestTake knows{why}; give {KNOWN}")
+        near = sorted(
+            reading.unknown.values(), key=lambda reason: ("nearest" not in reason, "does not fit" not in reason)
+        )
+        raise IngestError(f"{where}: holds no outcomes that BestTake knows{why}; {(near or [f'give {KNOWN}'])[0]}")
     recordings, notes = once(reading.recordings)
     if not any(recording.episodes for recording in recordings):
         raise IngestError(f"{where}: there is no episode in it")
@@ -76,7 +79,7 @@ class _Reading:
     log: LogFormat = LIBERO
     recordings: list[Recording] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
+    unknown: dict[str, str] = field(default_factory=dict)
     videos: list[Path] = field(default_factory=list)
     copies: dict[str, Path] = field(default_factory=dict)
     repeats: list[str] = field(default_factory=list)
@@ -92,7 +95,7 @@ class _Reading:
             if named:
                 raise
             if isinstance(error, UnknownFormat) and "damaged" not in str(error):
-                self.unknown.append(path.name)
+                self.unknown[path.name] = str(error)
             else:
                 self.passed.append(str(error))
             return

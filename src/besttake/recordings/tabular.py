@@ -91,7 +91,9 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
     try:
         first = next(rows, None)
         if first is None:
-            raise (UnknownFormat if kind == "json" else IngestError)(f"{path}: no episodes, or no rows")
+            if kind == "json":
+                raise UnknownFormat(f"{path}: no list of episodes with an outcome ({', '.join(NAMES['success'])})")
+            raise IngestError(f"{path}: the table has no rows")
         # JSON names its values each for itself: an error or a seed may stand in a few of them only.
         names = _names_in(path, table()) if kind in _LINES else [str(name) for name in first[1]]
         chosen = _columns(path, names, named)

@@ -18,7 +18,6 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from besttake.core.offline import RetrievalCheck
 from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
 from besttake.reporting.numbers import (
@@ -105,8 +104,8 @@ def _grid(table: Table, width: int) -> RenderableType:
 
 
 _BLANK = Sentence("")
-_SCREEN = 16
-"""Tables of `ingest` have at most so many rows on a terminal; the report has all of them."""
+_SCREEN, _NOTES = 16, 6
+"""`ingest` prints at most so many rows and notes; the report has all of them."""
 
 
 def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False) -> list[Part]:
@@ -125,9 +124,10 @@ def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False)
 
 def _details(result: Result) -> list[Part]:
     """Every policy with its cells, and what is worth knowing of each."""
-    cells = [
-        cell for one in result.policies for cell in (one, *(cell for cell in result.cells if cell.policy == one.policy))
-    ]
+    cells = []
+    for one in result.policies:
+        own = [cell for cell in result.cells if cell.policy == one.policy]
+        cells += [one, *(own if len(own) > 1 else ())]
     parts: list[Part] = [tables.summary(result, cells), _BLANK]
     for policy in result.policies:
         said = words.more(policy) if policy.verdict is not None else []
@@ -148,17 +148,17 @@ def acted(result: ActResult) -> list[Part]:
     return [text, Sentence(result.out, name="Takes", exact=True)]
 
 
-def probe(result: ProbeResult) -> list[Part]:
-    """The demonstration-fit error of each policy and cell, and the check of retrieval for each policy."""
-    return [result.table, *checked(result.checks)]
+def probe(result: ProbeResult, *, verbose: bool = False) -> list[Part]:
+    """What retrieval and cooling would do for each policy, in a sentence; then its demonstration-fit error.
 
-
-def checked(tried: Mapping[str, RetrievalCheck]) -> list[Part]:
-    """What retrieval does for each policy at held-out demonstrations, what was chosen in bold."""
-    parts: list[Part] = []
-    for uri, check in tried.items():
-        parts += [_BLANK, Sentence(f"{uri}: {words.check_sentence(check)}", "best")]
-        parts += [] if check.reason else [tables.check(check), Sentence(tables.CHECK_LEGEND, "none")]
+    ``verbose`` adds what was tried at held-out demonstrations, what was chosen in bold.
+    """
+    checks = result.checks.items()
+    parts: list[Part] = [Sentence(f"{words.check_sentence(check)}.", name=name) for name, check in checks]
+    parts.append(result.table)
+    for name, check in checks if verbose else ():
+        tried: list[Part] = [] if check.reason else [tables.check(check), Sentence(tables.CHECK_LEGEND, "none")]
+        parts += [_BLANK, Sentence("", name=name), *tried]
     return parts
 
 
@@ -209,11 +209,13 @@ def ingested(read: IngestResult) -> list[Part]:
     said: dict[str, list[str]] = {}
     for cell in result.policies:
         first = [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
-        for line in (*first, words.audit(cell), *cell.notes):
+        doubt = [words.audit(cell)] if cell.audit is not None and cell.audit.doubt else []
+        for line in (*first, *doubt, *cell.notes):
             said.setdefault(line, []).append(cell.policy)
     parts += [Sentence(line, name=", ".join(shorten(one, 24) for one in names)) for line, names in said.items() if line]
     parts += [Sentence(line) for line in words.pools(result)]
-    return [*parts, *notes(result.notes)]
+    more = [f"{len(result.notes) - _NOTES} more notes: in the report (-o DIR)"] if len(result.notes) > _NOTES else []
+    return [*parts, *notes([*result.notes[:_NOTES], *more])]
 
 
 def library(shown: Library) -> list[Part]:

@@ -5,6 +5,7 @@ The terminal, Markdown, HTML, notebooks and ``result.json`` (``headline``) all t
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -129,11 +130,17 @@ def remarks(result: Result) -> list[str]:
 
 
 def act(result: Result, run: Path | None, cell: Cell) -> str:
-    """The command that plays what is recommended for a policy; empty where nothing is, or nothing can be played."""
+    """The command that plays what is recommended for a policy; empty where nothing is, or nothing can be played.
+
+    A run that names code of one's own asks for trust, since another command than the user's runs it.
+    """
     if cell.verdict is None or cell.verdict.answer != "act" or run is None or not result.plan.get("env"):
         return ""
+    place = shlex.quote(str(run))
     policy = f" --policy {shlex.quote(cell.policy)}" if len(result.policies) > 1 else ""
-    return f"besttake act {shlex.quote(str(run))}{policy}"
+    named = (*result.plan.get("policy", ()), *result.plan["env"], result.plan.get("demos") or "")
+    own = any(uri.startswith("python:") or re.match(r"gym:[^?/]*:", uri) for uri in named)
+    return f"besttake act {place}{policy}" + (f" --trust {place}" if own else "")
 
 
 def price(option: Option) -> str:
@@ -286,7 +293,7 @@ def _spread_of(found: Sources) -> str:
 def pools(result: Result) -> list[str]:
     """What another policy is worth against another take: the pair that adds most, and all policies together."""
     lines = []
-    for one in [pool for pool in result.pools if len(pool.policies) == 2][:1] + result.pools[2:][-1:]:
+    for one in result.pools[:1] + [pool for pool in result.pools if len(pool.policies) > 2]:
         gain = estimate_points(one.gain) or f"not known ({one.gain.reason})"
         picked = f"; picked by the score, {estimate_points(one.picked)} over one take" if one.picked else ""
         lines.append(

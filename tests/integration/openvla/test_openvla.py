@@ -18,7 +18,7 @@ from besttake.demos.build import Options, build
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.takes.store import Store
-from besttake.testing import check_policy
+from besttake.testing import check_encoder, check_policy
 from besttake.types import Observation, Start, Warm
 from besttake.verbs.diagnose.diagnosis import diagnose
 
@@ -173,3 +173,11 @@ def test_what_cannot_be_done_is_one_clear_line(policy, greedy, checkpoint, make_
         with pytest.raises(ComponentError, match=words) as error:
             attempt()
         assert "\n" not in str(error.value)
+
+
+def test_the_encoders_of_vision_run_beside_it(tmp_path):
+    import transformers
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    transformers.ViTForImageClassification(transformers.ViTConfig(**sizes)).save_pretrained(tmp_path)
+    check_encoder(registry.encoder(f"hf:{tmp_path}"))
