@@ -36,7 +36,7 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | None, str]]] = {
     "Read a run": {
         "report": (runs.report, "write its page, as HTML or Markdown"),
         "compare": (runs.compare, "what changed from one run to another"),
-        "score": (runs.score, "compare scorers on the takes that are there; add or train one"),
+        "score": (runs.score, "compare scorers on the takes that are there; add others"),
         "export": (runs.export, "tables, figures, films, or a LeRobot data set"),
         "runs": (None, "list, show, merge and watch runs"),
     },
