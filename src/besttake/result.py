@@ -28,7 +28,7 @@ from besttake.files import check_run, read_json, read_regular
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
-SCHEMA = 7
+SCHEMA = 8
 
 
 class _Model(BaseModel):
