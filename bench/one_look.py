@@ -32,7 +32,7 @@ from besttake.arms.sampler import ArmSampler, arm_sampler  # noqa: E402
 from besttake.config import Plan  # noqa: E402
 from besttake.core.retrieve import RetrievalConfig  # noqa: E402
 from besttake.demos.build import Options, build  # noqa: E402
-from besttake.policies.looks import LookCache  # noqa: E402
+from besttake.policies.look_cache import LookCache  # noqa: E402
 from besttake.takes.draws import Draw  # noqa: E402
 from besttake.types import Start  # noqa: E402
 from besttake.verbs.diagnose.diagnosis import diagnose  # noqa: E402

@@ -19,7 +19,7 @@ from besttake.encoders.base import Encoder, embeddings_of
 from besttake.encoders.cache import cached
 from besttake.errors import ComponentError, RolloutError, failure
 from besttake.policies.base import Perception, Policy, checked_actions
-from besttake.policies.looks import LookCache, sampled_chunks
+from besttake.policies.look_cache import LookCache, sampled_chunks
 from besttake.types import F32, Array, EnvSpec, WorldSpec
 
 Answer = Any  # an array, or the exception that came instead of it

@@ -39,7 +39,7 @@ from besttake.policies.lerobot_families import (
     turned_gripper,
     unfed,
 )
-from besttake.policies.looks import Look, LookCache
+from besttake.policies.look_cache import Look, LookCache
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Observation, PolicyKind, PolicySpec, Warm, Warms

@@ -23,7 +23,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, View, events_of
 from besttake.errors import blaming
 from besttake.policies.base import Perception, Policy
-from besttake.policies.looks import LookCache, sampled_chunks
+from besttake.policies.look_cache import LookCache, sampled_chunks
 from besttake.progress import Reporter
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import probe_draw

@@ -10,7 +10,7 @@ import pytest
 from besttake.arms.base import Request, Tools
 from besttake.arms.sampler import ArmSampler
 from besttake.core.retrieve import RetrievalConfig
-from besttake.policies.looks import Look, LookCache
+from besttake.policies.look_cache import Look, LookCache
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation, PolicySpec, Warms, WorldSpec
 
