@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from besttake.config import SPEED
 from besttake.errors import RunError, one_line
 from besttake.files import read_sealed_json, sealed_json, short_hash
 
@@ -71,7 +72,8 @@ class Manifest(BaseModel):
 
     def begun(self) -> Manifest:
         """The manifest of a new run, with its name in ``run``."""
-        values = self.model_dump(mode="json", include={"besttake", "plan", "versions", "identity", "extent"})
+        values = self.model_dump(mode="json", include={"besttake", "versions", "identity", "extent"})
+        values["plan"] = {name: value for name, value in self.plan.items() if name not in SPEED}
         return self.model_copy(update={"run": short_hash(json.dumps(values, sort_keys=True))})
 
     def continued_by(self, new: Manifest, directory: Path, *, begun: bool) -> Manifest:

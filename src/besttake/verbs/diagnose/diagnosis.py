@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake.arms.base import runnable
-from besttake.config import Plan, as_plan, is_tuning
+from besttake.config import SPEED, Plan, as_plan, is_tuning
 from besttake.errors import BestTakeError, RunError
 from besttake.files import clear, version
 from besttake.measure.cell import count_cost, measure
@@ -46,8 +46,6 @@ from besttake.verbs.diagnose.setup import (
 )
 from besttake.verbs.diagnose.until import budget_of
 
-_SPEED = {"workers", "batch", "patience", "on"}
-"""Keys of a plan that change no number."""
 _log = logging.getLogger(__name__)
 
 
@@ -120,7 +118,7 @@ def finished_result(plan: Plan, out: str | Path) -> Result | None:
     try:
         result = Result.load(directory)
         asked, made = plan.model_dump(mode="json"), result.plan
-        same = all(asked.get(name) == made.get(name) for name in {*asked, *made} - _SPEED)
+        same = all(asked.get(name) == made.get(name) for name in {*asked, *made} - SPEED)
         if not same or (result.besttake, result.versions) != (version(), versions()):
             return None
         uris = (*plan.policy, *plan.env, *plan.arms, *plan.scorer, plan.demos or "", plan.encoder or "")
