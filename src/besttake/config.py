@@ -114,10 +114,6 @@ SCORER = "coverage"
 """Picks takes and ranks recordings unless the user says otherwise: the best without training in docs/scorers.md."""
 
 
-SPEED = frozenset({"workers", "batch", "patience", "on", "replicas", "gpus_per_replica"})
-"""Keys of a plan that change no number."""
-
-
 class Retrieval(BaseModel):
     """Settings of the arm ``retrieve``: how it finds a demonstrated chunk and how the policy uses it.
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from besttake.config import SPEED
 from besttake.errors import RunError, one_line
 from besttake.files import read_sealed_json, sealed_json, short_hash
 
 SCHEMA = 2
+SPEED = frozenset({"workers", "batch", "patience", "on", "replicas", "gpus_per_replica"})
+"""Keys of a plan that change no number."""
 
 
 class Extent(BaseModel):

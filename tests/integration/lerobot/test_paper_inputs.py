@@ -79,7 +79,7 @@ def test_diagnose_and_reproduce_run_from_beginning_to_end(checkpoint, layout, tm
     told = json.loads(
         besttake(
             "reproduce", "table1", "--policy", f"pi0={policy}", "--env", f"spatial={ENV}", "--demos", data,
-            "--check-states", "4", "-o",
+            "-o",
             str(tmp_path / "table1"), *few, "--stride", "4", "--probe-states", "4", "--arms", "base,retrieve", "--json",
         )
     )  # fmt: skip

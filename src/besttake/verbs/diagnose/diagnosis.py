@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake.arms.base import runnable
-from besttake.config import SPEED, Plan, as_plan, is_tuning
+from besttake.config import Plan, as_plan, is_tuning
 from besttake.errors import BestTakeError, RunError
 from besttake.files import clear, version
 from besttake.measure.cell import count_cost, measure
@@ -25,6 +25,7 @@ from besttake.registry import Uri
 from besttake.reporting.words import worded
 from besttake.result import Cell, Result
 from besttake.takes.heartbeat import Heartbeat
+from besttake.takes.manifest import SPEED
 from besttake.takes.pool import WorkerPool
 from besttake.takes.scores import Scores, run_digest
 from besttake.takes.sizes import worker_count
