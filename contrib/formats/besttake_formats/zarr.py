@@ -42,6 +42,7 @@ _MOST_JSON = 1 << 20
 _DESCRIPTIONS = (".zarray", "zarr.json", ".zmetadata")
 _MOST_CHUNK = 1 << 32
 _MOST_NUMBERS = 1 << 28
+_BLOSC_HEAD = 16
 _BLOCK = 64
 
 
@@ -137,7 +138,10 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
         store = zarr.storage.ZipStore(str(path), mode="r") if path.is_file() else str(path)
         root = zarr.open_group(store, mode="r")
         data, stored = root["data"], root["meta/episode_ends"]
-        _check_arrays({"meta/episode_ends": stored, **{f"data/{key}": data[key] for key in data}}, name)
+        arrays = {"meta/episode_ends": stored, **{f"data/{key}": data[key] for key in data}}
+        _check_arrays(arrays, name)
+        if path.is_dir():  # an archive has checksums of its own
+            _check_lengths(path, arrays, name)
         _check_pieces({"../meta/episode_ends": stored}, stored.shape[0], name)
         ends = np.asarray(stored[:])
     except LibraryError:
@@ -160,6 +164,26 @@ def _check_arrays(arrays: Mapping[str, Any], name: str) -> None:
         for codec in _codecs(each.metadata.to_dict()):
             if codec not in _PLAIN:
                 raise LibraryError(f"{name}: {key} asks for the codec {codec[:40]!r}, which is not read")
+
+
+def _check_lengths(path: Path, arrays: Mapping[str, Any], name: str) -> None:
+    """LibraryError where a piece packed by Blosc is shorter than its head says: Blosc would read beyond its end."""
+    for key, each in arrays.items():
+        made_by = each.metadata.to_dict()
+        packed = made_by.get("compressor") or (made_by.get("codecs") or [None])[-1]
+        packer = (
+            packed.get("id", packed.get("name")) if isinstance(packed, Mapping) else getattr(packed, "codec_id", "")
+        )
+        if str(packer).removeprefix("numcodecs.") != "blosc":
+            continue
+        for piece in sorted((path / key).rglob("*")):
+            if piece.is_file() and piece.name not in (*_DESCRIPTIONS, ".zattrs"):
+                with piece.open("rb") as file:
+                    head = file.read(_BLOSC_HEAD)
+                said, size = int.from_bytes(head[-4:], "little"), piece.stat().st_size
+                if len(head) < _BLOSC_HEAD or said != size:
+                    where = piece.relative_to(path)
+                    raise LibraryError(f"{name}: {where} has {size} of its {said} bytes; copy the data set again")
 
 
 def _check_pieces(arrays: Mapping[str, Any], rows: int, name: str) -> None:
