@@ -67,6 +67,9 @@ def test_files_that_differ_in_their_seed_alone_are_one_policy_and_others_what_th
     assert list(cells(ingest(seeds, policy_name="p")).values()) == list(cells(ingest(seeds)).values()) == [(6, 2)]
     named = [table(tmp_path / "b" / "pi0.csv", rows), table(tmp_path / "b" / "smolvla.csv", others)]
     assert cells(ingest(named)) == {"pi0": (6, 1), "smolvla": (6, 1)}
+    seeded = [table(tmp_path / where / "o.csv", [{**row, "seed": 0} for row in own])
+              for where, own in (("d", rows), ("e", others))]  # fmt: skip
+    assert any("repeat starts and seeds of others" in note for note in ingest(seeded, policy_name="p").result.notes)
     nameless = [table(tmp_path / "c" / "1.csv", rows), table(tmp_path / "c" / "2.csv", others)]
     with pytest.raises(IngestError, match="2 recordings do not say"):
         ingest(nameless)

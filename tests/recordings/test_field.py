@@ -147,13 +147,19 @@ def test_the_start_of_pi0_on_simplerenv_is_the_column_by_which_takes_agree() -> 
     chosen = ingest(PI0, columns={"success": "baseline_success"})
     cell = chosen.result.policies[0]
     assert (cell.starts, cell.audit and cell.audit.doubt) == (24, "")
+    assert cell.verdict is not None  # 32 points may be there, and nothing that was tried could find them
+    assert cell.verdict.answer == "open"
+    assert "92.8" in cell.verdict.headline
     assert cell.headroom is not None
     assert [100 * (cell.headroom.curve[k].value or 0) for k in (0, 2)] == pytest.approx([60.6, 82.9], abs=0.1)
     assert any("the start is 'episode_id'" in note and "'episode' 0.00" in note for note in chosen.result.notes)
     wrong = ingest(PI0, columns={"success": "baseline_success", "start": "episode"}).result.policies[0]
     assert numbers(wrong)[2] == pytest.approx(41.5)
-    assert wrong.audit is not None
+    assert wrong.audit is not None and wrong.verdict is not None  # noqa: PT018
     assert wrong.audit.doubt == "chance"
+    assert "may not share a start" in wrong.verdict.headline
+    with pytest.raises(IngestError, match="success=baseline_success"):
+        ingest(PI0)
 
 
 def test_starts_are_audited_by_what_was_recorded_and_by_agreement_within_a_task(libero: IngestResult) -> None:

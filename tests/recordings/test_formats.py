@@ -95,10 +95,34 @@ def openpi_text(outcomes: dict[str, list[bool]]) -> str:
     text = ""
     for line in openvla_lines(outcomes):
         if line.startswith("Task: "):
-            text += f"INFO:root:\n{line}\n{bar}"
+            text += f"INFO:root:\n{line}  {'█▌' * (len(text) % 2)}  | 1/2 [02:10<02:10, 130.98s/it]\n{bar}"
         elif line:
             text += f"INFO:root:{line}\n"
     return text
+
+
+def robotwin_text(task: str, outcomes: dict[int, bool]) -> str:
+    """What ``script/eval_policy.py`` of RoboTwin prints, in its colours: how many it has won so far, and the seed."""
+    text, wins = f"\033[34mTask Name: {task}\033[0m\nstep: \033[92m1 / 400\033[0m\r", 0
+    for i, (seed, won) in enumerate(outcomes.items(), start=1):
+        wins += won
+        text += (
+            f"\033[92m{'Success!' if won else 'Fail!'}\033[0m\n\033[93m{task}\033[0m | \033[94mACT\033[0m | demo_clean"
+        )
+        text += f" | demo-50\nSuccess rate: \033[96m{wins}/{i}\033[0m => 50.0%, current seed: \033[90m{seed}\033[0m\n\n"
+    return text
+
+
+def test_a_robotwin_log_gives_the_outcome_of_every_seed_of_its_env(tmp_path: Path) -> None:
+    won = {100001: False, 100003: True, 100004: True, 100009: False}
+    for task in ("click_bell", "adjust_bottle"):
+        (tmp_path / f"{task}_demo_clean_slot0_gpu0_port5694_eval.log").write_text(robotwin_text(task, won) * 2)
+    recordings, _ = read([tmp_path])
+    assert [{int(e.start): e.success for e in one.episodes} for one in recordings] == [won] * 4
+    counts = r"rate: (?P<wins>\d+)/(?P<count>\d+) .*seed: (?P<start>\d+)"
+    assert ingest([tmp_path], policy_name="act", patterns=[counts]).result.cells[0].takes == 16
+    result = ingest([tmp_path], policy_name="act").result
+    assert [(cell.env, cell.starts, cell.seeds) for cell in result.cells] == [("demo_clean", 8, 2)]
 
 
 def test_an_openpi_log_is_read_between_its_progress_bars(tmp_path: Path) -> None:
@@ -182,17 +206,6 @@ def test_maniskill_trajectories_give_takes_by_the_seed_of_their_reset() -> None:
     assert (cell.env, cell.starts, cell.seeds) == ("PushCube-v1", 2, 2)
 
 
-def test_json_lines_and_new_names_of_columns_are_read(tmp_path: Path) -> None:
-    rows = [{"task_suite_name": "s", "task_id": i % 2, "init_state_id": i // 2, "episode_idx": i, "success": i % 3 == 0}
-            for i in range(8)]  # fmt: skip
-    (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n")
-    (recording,), notes = read([tmp_path / "o.jsonl"])
-    assert [(e.env, e.task, e.start, e.success) for e in recording.episodes] == [
-        ("s", str(i % 2), str(i // 2), i % 3 == 0) for i in range(8)
-    ]
-    assert any("start from 'init_state_id'" in note for note in notes)
-
-
 def test_what_a_spreadsheet_would_run_is_written_as_text_and_read_back(tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text("task,start,success\n+cmd|'/c calc'!A1,-1,1\n=1+1,0,0\n'quoted,1,1\n")
     ingest([tmp_path / "o.csv"], tmp_path / "run", policy_name="@x")
@@ -225,22 +238,18 @@ def test_one_bad_file_never_ends_a_whole_folder(tmp_path: Path) -> None:
         ingest([tmp_path / "pipe.csv"])
 
 
-def lines(path: Path, rows: list[dict[str, object]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def test_what_only_later_lines_of_json_say_is_read(tmp_path: Path) -> None:
     """A crash first, then episodes with all they have; settings before and a summary after them."""
     rows: list[dict[str, object]] = [
         {"config": {"suite": "libero_10"}},
-        {"task": "t", "episode": 0, "error": "EGL"},
-        {"task": "t", "episode": 0, "success": True, "seed": 1, "model": "a", "num_steps": 7},
-        {"task": "t", "episode": 0, "success": False, "seed": 1, "model": "b", "num_steps": 9},
-        {"event": "begin", "task": "t", "episode": 1},
+        {"task": "t", "init_state_id": 0, "error": "EGL"},
+        {"task": "t", "init_state_id": 0, "success": True, "seed": 1, "model": "a", "num_steps": 7},
+        {"task": "t", "init_state_id": 0, "success": False, "seed": 1, "model": "b", "num_steps": 9},
+        {"event": "begin", "task": "t", "init_state_id": 1},
         {"summary": {"mean": 0.5}, "success_rate": 0.5},
     ]
-    (recording,), notes = read([lines(tmp_path / "o.jsonl", rows)])
+    (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    (recording,), notes = read([tmp_path / "o.jsonl"])
     assert [(e.success, e.seed, e.policy, e.steps, e.error) for e in recording.episodes] == [
         (None, "", "", None, "EGL"), (True, "1", "a", 7, ""), (False, "1", "b", 9, ""),
     ]  # fmt: skip

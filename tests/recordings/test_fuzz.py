@@ -9,8 +9,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -126,10 +124,3 @@ def test_a_huge_line_and_a_huge_number_are_refused(tmp_path: Path) -> None:
     (tmp_path / "o.log").write_text("x" * (3 << 20))
     with pytest.raises(IngestError, match="longer than any"):
         read([tmp_path / "o.log"])
-
-
-def test_a_table_of_pictures_is_not_taken_into_memory(tmp_path: Path) -> None:
-    table = pa.table({"success": [True, False], "start": [0, 1], "frame": [b"x" * 1000] * 2, "action": [[1.0]] * 2})
-    pq.write_table(table, tmp_path / "o.parquet")
-    (recording,), _ = read([tmp_path / "o.parquet"])
-    assert [episode.success for episode in recording.episodes] == [True, False]

@@ -129,9 +129,9 @@ def test_tables_are_read_by_common_names(tmp_path: Path, name: str) -> None:
 def test_columns_can_be_named(tmp_path: Path) -> None:
     rows = [{"won?": "yes" if i % 2 else "no", "scene": i // 2, "n": i % 2} for i in range(12)]
     path = table(tmp_path / "o.csv", rows)
-    with pytest.raises(IngestError, match="name it with `columns`, success=NAME and start=NAME"):
+    with pytest.raises(IngestError, match="name it with `columns`, for example success=NAME and"):
         ingest([path])
-    with pytest.raises(IngestError, match="name it with `columns`, start=NAME"):
+    with pytest.raises(IngestError, match="name it with `columns`, for example start=NAME"):
         ingest([path], columns={"success": "won?"})
     (cell,) = ingest([path], columns={"success": "won?", "start": "scene", "seed": "n"}).result.cells
     assert (cell.starts, cell.seeds) == (6, 2)
@@ -143,15 +143,6 @@ def test_a_diagnosis_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(IngestError, match="holds a diagnosis"):
         ingest(RECORDINGS, tmp_path, policy_name="p")
-
-
-def test_recordings_are_opened_to_read_only(tmp_path: Path) -> None:
-    copy = tmp_path / RECORDINGS[0].name
-    shutil.copyfile(RECORDINGS[0], copy)
-    copy.chmod(0o444)
-    before = copy.read_bytes()
-    ingest([copy])
-    assert copy.read_bytes() == before
 
 
 def test_an_episode_that_was_run_again_counts_with_its_last_result(tmp_path: Path) -> None:

@@ -200,6 +200,8 @@ def judge(
             answers[name] = answers[name].model_copy(update={"reason": "left-out"})
     further = _forecasts(answers, asked, looks, worth, data.spare)
     chosen = _chosen(data, settings, {q.name: q for q in asked}, findings, looks, past)
+    if chosen["answer"] == "leave" and answers["takes"].reason == "no-score":
+        chosen["answer"] = "open"  # there is headroom, and nothing tried could have found it
     counts, seeds = zip(*sorted({*past.looks, (data.played, settings.seeds)}), strict=True)
     return r.Verdict(
         **chosen,

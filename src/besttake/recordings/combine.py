@@ -17,14 +17,14 @@ from pathlib import Path
 from besttake.recordings import tabular
 from besttake.recordings.episodes import Episode, IngestError, Recording, listed
 
+_PART = re.compile(r"(?:rank|worker|slot|gpu|port|shard|part|results?|logs?|eval|seed|\d*seeds)\d*")
+"""Folders of these names hold parts of one evaluation."""
 # Words that number a repetition or name a kind of file say nothing about the policy.
 _COMMON = re.compile(
-    r"\d+|(?:seed|run|rep|repeat|trial|take|shard|part|eval|evaluation|result|results|output|outputs|log|logs|record|"
-    r"recording|recordings|outcome|outcomes|rollout|rollouts|episode|episodes|trajectory|trajectories|data|slurm|nohup|"
-    r"stdout|stderr|out|err|copy|backup|v|rank|worker|merged|summary|\d*seeds)\d*|(?=.*\d)[0-9a-f]{7,}|\d{4}-\d\d-\d\d.*"
+    rf"{_PART.pattern}|\d+|(?:run|rep|repeat|trial|take|evaluation|outputs?|records?|recordings?|outcomes?|rollouts?|"
+    r"episodes?|trajectory|trajectories|data|slurm|nohup|stdout|stderr|out|err|copy|backup|v|merged|summary)\d*|"
+    r"(?=.*\d)[0-9a-f]{7,}|\d{4}-\d\d-\d\d.*"
 )
-_PART = re.compile(r"(?:rank|worker|shard|part|results?|logs?|eval|seed|\d*seeds)\d*")
-"""Folders of these names hold parts of one evaluation."""
 _MOST_NAMED = 4
 _MOST_NOTES = 3
 """Notes of one kind that are shown; the rest are counted."""
@@ -80,7 +80,8 @@ def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[li
     first = {recording.origin: recording for recording in reversed(recordings)}
     if len(first) < 2 and not (first and taken):
         return [recording.server or "policy" for recording in recordings], []
-    suites = {w for one in first.values() for e in one.episodes for w in _words(e.env)} | {"libero", "plus"}
+    about = {text for one in first.values() for e in one.episodes for text in (e.env, e.task)}
+    suites = {word for text in about for word in _words(text) if not word.isdigit()} | {"libero", "plus"}
     homes = {origin: (*_home(one, suites), one.server) for origin, one in first.items()}
     several = list(dict.fromkeys(homes.values()))
     shared = next((n for n, parts in enumerate(zip(*several, strict=False)) if len(set(parts)) > 1), 0)
@@ -194,7 +195,7 @@ def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list
     If two recordings differ in any such take, policy, start and seed do not identify takes, and all of them count.
     Of tables with equal rows, such as a table saved in two formats, one counts.
     """
-    kept, notes = [], []
+    kept, notes, again = [], [], []
     tables: dict[tuple[str, ...], str] = {}
     for recording in recordings:
         rows, name = tuple(sorted(map(repr, recording.episodes))), Path(recording.path).name
@@ -212,9 +213,15 @@ def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list
             other = min(seen[key][0] for key in shared)
             notes.append(f"{name} has {len(shared)} takes of {other} (same start, seed and outcome), which count once")
             kept[i] = replace(kept[i], episodes=tuple(e for e in kept[i].episodes if _take(e) not in shared))
+        elif shared and distinct:
+            again.append(kept[i].path)
         for key, episode in takes.items():
             seen.setdefault(key, (name, episode.success))
-    return [recording for recording in kept if recording.episodes], few(notes, "more repeats were counted once")
+    notes = few(notes, "more repeats were counted once")
+    if again:
+        notes.append(f"{len(again)} files ({listed(again, 1)}) repeat starts and seeds of others with other "
+                     "outcomes, and all count; if their policies or envs differ, read them apart")  # fmt: skip
+    return [recording for recording in kept if recording.episodes], notes
 
 
 def _take(episode: Episode) -> tuple[str, ...]:

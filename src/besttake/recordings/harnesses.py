@@ -100,9 +100,9 @@ def _recorded(row: sqlite3.Row) -> dict[str, Any]:
     return {**context, **{name: row[name] for name in _COLUMNS}, "metrics": metrics}
 
 
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(f"{value!r:.40} where an object is needed")
+def _object(value: Any, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r:.40} where a {kind.__name__} is needed")
     return value
 
 
@@ -170,7 +170,7 @@ def _info(path: Path, data: Mapping[str, Any]) -> Recording:
     if "per_task" in data:
         episodes, by_order = _by_task(path, data["per_task"]), True
     else:
-        rows = _list(data["per_episode"], "per_episode")
+        rows = _object(data["per_episode"], list)
         by_order = any(row.get("seed") is None for row in rows)
         start = "episode_ix" if by_order else "seed"
         episodes = [
@@ -185,14 +185,8 @@ def _info(path: Path, data: Mapping[str, Any]) -> Recording:
 
 def _by_task(path: Path, tasks: Any) -> list[Episode]:
     episodes = []
-    for task in _list(tasks, "per_task"):
+    for task in _object(tasks, list):
         group, name = str(task["task_group"]), f"{task['task_group']}/{task['task_id']}"
-        for i, won in enumerate(_list(task["metrics"]["successes"], "successes")):
+        for i, won in enumerate(_object(task["metrics"]["successes"], list)):
             episodes.append(Episode(name, str(i), outcome_at(f"{path}: episode {i} of {name}", won), env=group))
     return episodes
-
-
-def _list(value: Any, name: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"list called {name}")
-    return value

@@ -3,8 +3,9 @@
 A log is described by patterns with named groups, which are tried on each of its lines (`LogFormat`). The built-in one
 reads ``experiments/robot/libero/run_libero_eval.py`` of openvla/openvla and its many forks (OpenVLA-OFT, Cosmos), which
 write ``EVAL-SUITE-FAMILY-DATE[--NOTE].txt`` and print the same lines; ``examples/libero/main.py`` of
-Physical-Intelligence/openpi and its forks, which log them with a prefix between the bars of tqdm; and the logs of
-Xiaomi-Robotics. Users describe others with ``--pattern``.
+Physical-Intelligence/openpi and its forks (StarVLA), which log them with a prefix between the bars of tqdm; and the
+logs of Xiaomi-Robotics. Another reads what ``script/eval_policy.py`` of RoboTwin prints. Users describe others with
+``--pattern``.
 
 Videos, which are not opened: ``simpler_env/evaluation/maniskill2_evaluator.py`` of simpler-env/SimplerEnv
 (``CHECKPOINT/SCENE/CONTROL/ENV/rob_..._rgb_overlay_.../success_obj_episode_3_....mp4``), and its branch for ManiSkill 3
@@ -40,7 +41,8 @@ _HEAD = 2000
 _LASTING = ("suite", "task", "task_id", "policy", "seed", "env_seed", "resets")
 GROUPS = (*_LASTING, "start", "steps", "error", "value", "success", "count", "wins")
 """The named groups of patterns: the first ones hold until they are said again, the others for an episode, which begins
-with its start and ends with its success; the last two are the log's own counts."""
+with its start and ends with its success; the last two are the log's own counts. In a format without ``success``, a line
+with a start and ``wins`` is about an episode that has ended: it succeeded if ``wins`` rose."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class LogFormat:
         except (re.error, TypeError) as error:
             raise IngestError(f"--pattern: not a regular expression ({error})") from error
         known = {name for pattern in made for name in pattern.groupindex}
-        if not {"start", "success"} <= known or known - {*GROUPS}:
+        if "start" not in known or not known & {"success", "wins"} or known - {*GROUPS}:
             raise IngestError(
                 f"--pattern: names the groups {', '.join(sorted(known)) or 'none'}; it needs (?P<start>…) \
 and (?P<success>…), and knows {', '.join(GROUPS)}"
@@ -85,7 +87,7 @@ LIBERO = LogFormat(
     "LIBERO log",
     tuple(re.compile(_AT + pattern) for pattern in (
         r"Task suite: (?P<suite>\S+)\s*$",
-        r"Task(?: (?P<task_id>\d+))?: (?P<task>.+?)\s*$",
+        r"Task(?: (?P<task_id>\d+))?: (?P<task>.+?)(?:[\s\u2580-\u259f]*\| \d+/\d+ \[.*)?\s*$",
         r"Starting (?:task=(?P<task_id>\d+) )?episode[ =](?P<start>\d+) ?\.\.\.\s*$",
         r"Task_id (?P<task_id>\d+): Episode (?P<start>\d+): (?P<success>\w+) \|.*\((?P<wins>\d+)/\d+\)",
         r"(?:Caught exception|Episode error): (?P<error>.*)$",
@@ -98,6 +100,14 @@ LIBERO = LogFormat(
     )),
     first=1,
 )  # fmt: skip
+ROBOTWIN = LogFormat(
+    "RoboTwin log",
+    tuple(re.compile(pattern) for pattern in (
+        r"Success rate: (?P<wins>\d+)/(?P<count>\d+) => .*current seed: (?P<start>\d+)",
+        r"^(?P<task>\w+) \| (?:\S+ \| )?(?P<suite>\w+)(?: \| \S+)?\s*$",  # of the policy and checkpoint, too
+    )),
+)  # fmt: skip
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
 @dataclass
@@ -146,6 +156,8 @@ def read_log(path: Path, form: LogFormat = LIBERO) -> list[Recording]:
     """Read the evaluations of one log; a log that was appended to holds several."""
     evaluations, run, unread = _evaluations(path, form)
     kept = [one for one in evaluations if one.episodes]
+    if not kept and form is LIBERO and any(one.episodes for one in _evaluations(path, ROBOTWIN)[0]):
+        return read_log(path, ROBOTWIN)
     if not kept:
         raise UnknownFormat(f"{path}: {_nearest(form, evaluations[0], unread)}")
     match = RUN.search(path.name) or RUN.search(run)
@@ -153,7 +165,9 @@ def read_log(path: Path, form: LogFormat = LIBERO) -> list[Recording]:
     note = (match["note"] or "") if match else path.stem
     recordings = []
     for number, one in enumerate(kept, start=1):
-        _check_wins(path, one)
+        won = sum(bool(episode.success) for episode in one.episodes)
+        if one.wins not in (None, won) and not any(episode.error for episode in one.episodes):
+            raise IngestError(f"{path}: its own count says {one.wins} successes, its episodes {won}; lines are missing")
         notes, known = [], match is not None and len(kept) == 1
         if one.unfinished or one.running:
             notes.append(f"{path.name}: {one.unfinished + bool(one.running)} episodes were begun and not finished")
@@ -172,16 +186,19 @@ def _evaluations(path: Path, form: LogFormat) -> tuple[list[_Evaluation], str, t
     """What a log holds, the EVAL file it says it also writes, and the first line on an episode that did not fit."""
     evaluations, run, unread, fitted = [_Evaluation()], "", (0, ""), False
     env = "LIBERO" if form is LIBERO else ""
-    for line, text in lines_of(path):
-        one, found = evaluations[-1], _found(form, text)
-        fitted = fitted or "start" in found or "suite" in found
+    counts_wins = not any("success" in pattern.groupindex for pattern in form.patterns)
+    for line, coloured in lines_of(path):
+        one, text = evaluations[-1], _COLOURS.sub("", coloured)
+        match = next((fits for pattern in form.patterns if (fits := pattern.search(text))), None)
+        found = {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
+        fitted = fitted or not found.keys().isdisjoint(("start", "suite", "task"))
         if not fitted and line > _HEAD:
             break
         if not found:
             if not unread[0] and re.search("succe|fail|episode", text, re.I):
                 unread = line, text.strip()[:120]
-            if not run and (match := RUN.search(text)):
-                run = match[0]
+            if not run and (named := RUN.search(text)):
+                run = named[0]
             continue
         one.said.update({name: found[name] for name in _LASTING if name in found})
         if "start" in found:
@@ -190,20 +207,16 @@ def _evaluations(path: Path, form: LogFormat) -> tuple[list[_Evaluation], str, t
             one.running |= {name: found[name].strip() or name for name in ("error", "steps") if name in found}
         if "value" in found:
             one.values.append(float(found["value"]))
+        wins = int(found["wins"][:9]) if "wins" in found else None
+        if counts_wins and "start" in found and wins is not None:
+            found["success"] = str(wins > (0 if found.get("count") == "1" else one.wins or 0))
         if "success" in found:
             one.end(f"{path}: line {line}", found["success"], env)
-        if "wins" in found:
-            one.wins = int(found["wins"][:9])
         if "count" in found and int(found["count"][:9]) == 1 and len(one.episodes) > 1:
             evaluations.append(_Evaluation(dict(one.said), one.block, one.last, seen=Counter({one.block[0]: 1})))
             evaluations[-1].episodes.append(replace(one.episodes.pop(), task=one.block[0]))
+        evaluations[-1].wins = evaluations[-1].wins if wins is None else wins
     return evaluations, run, unread
-
-
-def _found(form: LogFormat, text: str) -> dict[str, str]:
-    """The named groups of the first pattern that fits a line."""
-    match = next((found for pattern in form.patterns if (found := pattern.search(text))), None)
-    return {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
 
 
 def _nearest(form: LogFormat, one: _Evaluation, unread: tuple[int, str]) -> str:
@@ -212,13 +225,6 @@ def _nearest(form: LogFormat, one: _Evaluation, unread: tuple[int, str]) -> str:
     near = f"nearest is {form.name}, of which it has {', '.join(had)} and no outcome" if had else f"not a {form.name}"
     line = f"; line {unread[0]} does not fit: {unread[1]!r}" if unread[0] else ""
     return f"{near}{line}; describe its lines with --pattern 'episode (?P<start>\\d+).*(?P<success>success|failure)'"
-
-
-def _check_wins(path: Path, one: _Evaluation) -> None:
-    """Compare with the script's own count: if it differs, lines are missing or were misread."""
-    won = sum(bool(episode.success) for episode in one.episodes)
-    if one.wins is not None and not any(episode.error for episode in one.episodes) and one.wins != won:
-        raise IngestError(f"{path}: its own count says {one.wins} successes, its episodes {won}; lines are missing")
 
 
 VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")

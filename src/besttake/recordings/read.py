@@ -56,13 +56,13 @@ def read(
             named[path] = True
     for path in sorted(named, key=str):
         reading.add(path, named=named[path])
-    reading.finish()
+    videos, left_out = logs.read_videos({video.resolve(): video for video in sorted(reading.videos)}.values())
+    reading.recordings += videos
+    reading.passed += left_out
     if not reading.recordings:
         why = f" ({'; '.join(reading.notes()[:2])})" if reading.notes() else ""
-        near = sorted(
-            reading.unknown.values(), key=lambda reason: ("nearest" not in reason, "does not fit" not in reason)
-        )
-        raise IngestError(f"{where}: holds no outcomes that BestTake knows{why}; {(near or [f'give {KNOWN}'])[0]}")
+        near = min(reading.unknown.values(), key=lambda reason: "nearest" not in reason, default=f"give {KNOWN}")
+        raise IngestError(f"{where}: holds no outcomes that BestTake knows{why}; {near}")
     recordings, notes = once(reading.recordings)
     if not any(recording.episodes for recording in recordings):
         raise IngestError(f"{where}: there is no episode in it")
@@ -106,12 +106,6 @@ class _Reading:
             self.recordings += recordings
         else:
             self.repeats.append(f"{path.name} repeats {first.name} and was counted once")
-
-    def finish(self) -> None:
-        """Read the outcomes in names of videos."""
-        recordings, left_out = logs.read_videos({video.resolve(): video for video in sorted(self.videos)}.values())
-        self.recordings += recordings
-        self.passed += left_out
 
     def notes(self) -> list[str]:
         """A few lines on what was left out."""

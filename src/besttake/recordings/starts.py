@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from besttake.core.agreement import Sources, sources
 from besttake.recordings.episodes import Episode, IngestError, Recording
+from besttake.types import F64
 
 
 def choose_starts(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
@@ -43,19 +44,29 @@ def choose_starts(recordings: Sequence[Recording]) -> tuple[list[Recording], lis
 
 def _implied(episodes: Sequence[Episode], name: str) -> tuple[tuple[int, ...], Sources | None]:
     """How a column divides the episodes, and the agreement that this implies; None where no start is repeated."""
-    starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    starts: dict[tuple[str, ...], list[Episode]] = defaultdict(list)
+    first: dict[tuple[str, ...], int] = {}
+    divided = []
     for i, one in enumerate(episodes):
-        starts[one.policy, one.env, one.task, one.others.get(name, "")].append(i)
-    divided = [0] * len(episodes)
-    for own in starts.values():
-        for i in own:
-            divided[i] = own[0]
-    won = [np.nan if one.success is None else float(one.success) for one in episodes]
-    outcomes = np.full((len(starts), max(map(len, starts.values()))), np.nan)
-    for row, own in zip(outcomes, starts.values(), strict=True):
-        row[: len(own)] = [won[i] for i in own]
+        key = one.policy, one.env, one.task, one.others.get(name, "")
+        starts[key].append(one)
+        divided.append(first.setdefault(key, i))
+    outcomes = column(starts.values(), won)
     repeated = bool((np.isfinite(outcomes).sum(axis=1) > 1).any())
     return tuple(divided), sources(outcomes, [key[:3] for key in starts]) if repeated else None
+
+
+def column(starts: Collection[Sequence[Episode]], value: Callable[[Episode], float | None]) -> F64:
+    """A number of each take (S, N), NaN where there is none; the k-th episode of a start is its k-th take."""
+    table = np.full((len(starts), max(map(len, starts))), np.nan)
+    for row, episodes in zip(table, starts, strict=True):
+        row[: len(episodes)] = [np.nan if (number := value(episode)) is None else number for episode in episodes]
+    return table
+
+
+def won(one: Episode) -> float | None:
+    """Its outcome as a number."""
+    return None if one.success is None else float(one.success)
 
 
 def _said(found: Sources) -> str:

@@ -279,9 +279,10 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
         # Other programs write JSON with a success rate, too: without a start it is no damaged table.
         kind = UnknownFormat if len(lacks) == 2 or kind_of(path) == ".json" else IngestError
         what = {"success": "whether an episode succeeded", "start": "from which start it ran"}
+        given = [f"{name}={next((c for c in present if name in c.lower()), 'NAME')}" for name in lacks]
         raise kind(
-            f"{path}: no column says {' nor '.join(what[name] for name in lacks)}; name it with `columns`, "
-            f"{' and '.join(f'{name}=NAME' for name in lacks)} (columns: {listed(present, 20)})"
+            f"{path}: no column says {' nor '.join(what[name] for name in lacks)}; name it with `columns`, for example "
+            f"{' and '.join(given)} (columns: {listed(present, 20)})"
         )
     return chosen
 
@@ -309,24 +310,16 @@ def _check_repeats(path: Path, episodes: Sequence[Episode], asides: Mapping[str,
     for column, values in asides.items():
         names = set(values)
         # Other columns (times, files, what went wrong) have values of their own at each start.
-        if not repeated or not 2 <= len(names) <= max(map(len, repeated)) or _counted(names):
+        if not repeated or not 2 <= len(names) <= max(map(len, repeated)):
             continue
-        even = sum(_divides([values[i] for i in rows], names) for rows in repeated)
-        if even >= 0.9 * len(repeated):
+        counted = [Counter(values[i] for i in rows) for rows in repeated]
+        even = sum(own.keys() == names and len(set(own.values())) == 1 for own in counted)
+        numbers = any(names == {str(n + first) for n in range(len(names))} for first in (0, 1))  # of repetitions
+        if even >= 0.9 * len(repeated) and not numbers:
             raise IngestError(
                 f"{path}: every start has takes of each {column!r} ({listed(sorted(names), 4)}): say with `columns` "
                 f"what it is, policy={column}, env={column} or task={column}; or seed={column}, if they are repeats"
             )
-
-
-def _counted(names: set[str]) -> bool:
-    """Whether these are the numbers 0, 1, 2, ... or 1, 2, 3, ... of repetitions."""
-    return names in ({str(n + first) for n in range(len(names))} for first in (0, 1))
-
-
-def _divides(values: Sequence[str], names: set[str]) -> bool:
-    counts = Counter(values)
-    return counts.keys() == names and len(set(counts.values())) == 1
 
 
 def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str, ...]], own: bool) -> Episode:

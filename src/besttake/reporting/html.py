@@ -187,12 +187,12 @@ def _policy(i: int, cell: Cell, result: Result) -> Markup:
             "headroom, points": estimate_points(room.headroom, ""),
         }  # fmt: skip
         fact = Markup('<span>{} <span class="num">{}</span></span>')
-        parts.append(block("facts", *(fact.format(name, with_interval(text)) for name, text in facts.items())))
+        parts.append(block("facts", *(fact.format(name, with_interval(text)) for name, text in facts.items() if text)))
     if answers := words.answers(cell, result.worth):
         answer = Markup('<div class="answer {}"><dt>{} <b class="badge">{}</b></dt><dd>{}</dd></div>')
         own = Markup("").join(answer.format(a.tone, a.question, a.badge, code(a.sentence)) for a in answers)
         parts.append(Markup('<dl class="answers">{}</dl>').format(own))
-    if cell.verdict is not None:
+    if cell.verdict is not None and len(cell.verdict.options) > 1:
         parts.append(tables.options(cell).section("choices"))
     if rule := words.rule(cell):
         parts.append(prose(rule, "small"))

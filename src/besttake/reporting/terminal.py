@@ -198,11 +198,10 @@ def doctor(result: DoctorResult) -> list[Part]:
 def ingested(read: IngestResult) -> list[Part]:
     """Tables per policy and per task, and what is not known."""
     result = read.result
-    kinds = Counter(recording.format for recording in read.recordings)
-    episodes: Counter[str] = Counter()
+    kinds: dict[str, list[int]] = {}
     for recording in read.recordings:
-        episodes[recording.format] += len(recording.episodes)
-    files = ", ".join(f"{kind} x {n} ({count(episodes[kind], 'episode')})" for kind, n in kinds.items())
+        kinds.setdefault(recording.format, []).append(len(recording.episodes))
+    files = ", ".join(f"{kind} x {len(own)} ({count(sum(own), 'episode')})" for kind, own in kinds.items())
     whole = read.table
     short = [row for row in whole.rows if row[1] == "all"] if len(whole.rows) > _SCREEN else whole.rows
     parts: list[Part] = [Sentence(files), replace(whole, rows=(short or whole.rows)[:_SCREEN])]

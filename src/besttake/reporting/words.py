@@ -122,7 +122,8 @@ def remarks(result: Result) -> list[str]:
             said = [state(cell)]
         elif cell.verdict.answer == "open":
             waiting = (further(one.further) for one in cell.verdict.answers.values() if one.answer == "open")
-            said.append(f"not decided yet; {next(filter(None, waiting), 'more starts may settle it')}")
+            missing = "a score" if cell.verdict.takes.reason == "no-score" else "more starts"
+            said.append(f"not decided yet; {next(filter(None, waiting), f'{missing} may settle it')}")
         elif cheaper := cell.verdict.row(cell.verdict.cheaper):
             said.append(f"{in_short(cheaper, noise_of(result, cell.policy))} may do as well: cannot tell yet")
         lines += [f"{cell.policy}: {text}" for text in said if text]
@@ -152,16 +153,25 @@ def price(option: Option) -> str:
 def headline(cell: Cell) -> str:
     """The first sentence about a policy."""
     if cell.verdict is None:
-        return state(cell) or "There is no verdict; `besttake diagnose` on the same directory makes it."
+        why = (
+            cell.notes[-1] if cell.notes else "There is no verdict; `besttake diagnose` on the same directory makes it"
+        )
+        return state(cell) or sentence(why)
     return cell.verdict.headline or _headline(cell)
 
 
 def _headline(cell: Cell) -> str:
     verdict = cell.verdict
     assert verdict is not None
+    if cell.audit is not None and cell.audit.doubt in ("resets", "state", "chance"):
+        return audit(cell)
     option, first = verdict.recommended, cell.headroom.pass_1.value if cell.headroom is not None else None
     if verdict.answer == "leave":
         return f"Leave it as it is: one take succeeds in {percent(first)}, and nothing tried is worth its cost."
+    if option.arm == BASE and verdict.takes.reason == "no-score" and cell.headroom is not None:
+        room = cell.headroom
+        return f"Not decided yet. A perfect pick of {room.n} takes would raise {percent(first)} to \
+{percent(room.pass_n.value)}, {estimate_points(room.headroom)}; what a score would pick is not known."
     if option.takes == 1 and option.arm == BASE:
         return f"Not decided yet. Leave it as it is for now: one take succeeds in {percent(first)}."
     rise = f"from {percent(first)} to {percent(verdict.success.value)}"
@@ -391,8 +401,6 @@ def state(cell: Cell) -> str:
         return f"Every base take failed, so these starts show no headroom within {within} per start."
     if cell.headroom.n == 1:
         return "There is one take per start, so headroom is not known."
-    if cell.selectors is None or not cell.selectors.scored:
-        return "The takes have no score, so selection could not be measured."
     return ""
 
 

@@ -25,7 +25,7 @@ from besttake.recordings.combine import name_policies, once_by_seed, seeded
 from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.logs import LIBERO, LogFormat
 from besttake.recordings.read import read
-from besttake.recordings.starts import choose_starts
+from besttake.recordings.starts import choose_starts, column, won
 from besttake.recordings.tabular import OWN
 from besttake.reporting.numbers import count, percent
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
@@ -38,8 +38,8 @@ from besttake.threads import one_thread
 from besttake.types import F64, I64
 
 UNKNOWN = (
-    "outcomes alone: what a score would pick, what cooling or retrieval would gain, and the fit to demonstrations are "
-    "not known; `besttake diagnose` measures them"
+    "outcomes alone: {}what cooling or retrieval would gain, and the fit to demonstrations are not known; "
+    "`besttake diagnose` measures them"
 )
 _ALONE = "one outcome per start: headroom is not known; ingest further runs of the same starts together with this one"
 _NO_RELATION = "Outcomes alone hold no gain of selection, so it cannot be set against headroom."
@@ -166,7 +166,8 @@ def _result(recordings: Sequence[Recording], notes: list[str], worth: float, com
         policies.append(every.model_copy(update={"group": "*"}))
     episodes = [episode for recording in recordings for episode in recording.episodes]
     done = [episode for episode in episodes if episode.success is not None]
-    won = {name: _column(own, _won) for name, own in starts.items()}
+    scored = all(cell.selectors is not None for cell in policies)
+    outcomes = {name: column(own.values(), won) for name, own in starts.items()}
     return Result(
         besttake=version(),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -183,8 +184,8 @@ def _result(recordings: Sequence[Recording], notes: list[str], worth: float, com
             takes=len(done), errors=len(episodes) - len(done), steps=sum(episode.steps or 0 for episode in done),
             policy_calls=0, frames_scored=0, frames_encoded=0, seconds={},
         ),
-        pools=pools({name: [*own] for name, own in starts.items()}, won, {}),
-        notes=[UNKNOWN, *notes],
+        pools=pools({name: [*own] for name, own in starts.items()}, outcomes, {}),
+        notes=[UNKNOWN.format("" if scored else "what a score would pick, "), *notes],
     )  # fmt: skip
 
 
@@ -204,18 +205,6 @@ def _starts(recordings: Sequence[Recording]) -> dict[str, Starts]:
     }
 
 
-def _column(starts: Starts, value: Callable[[Episode], float | None]) -> F64:
-    """A number of each take (S, N), NaN where there is none; the k-th episode of a start is its k-th take."""
-    table = np.full((len(starts), max(map(len, starts.values()))), np.nan)
-    for row, episodes in zip(table, starts.values(), strict=True):
-        row[: len(episodes)] = [np.nan if (number := value(episode)) is None else number for episode in episodes]
-    return table
-
-
-def _won(one: Episode) -> float | None:
-    return None if one.success is None else float(one.success)
-
-
 def _chosen_from(counts: I64) -> int:
     """From how many takes to choose: the number with which most outcomes take part."""
     return max(range(1, int(counts.max(initial=1)) + 1), key=lambda n: (int((counts >= n).sum()) * (n - 1), n))
@@ -223,7 +212,7 @@ def _chosen_from(counts: I64) -> int:
 
 def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> Cell:
     """What the outcomes of some starts of a policy tell: headroom only from those with enough of them."""
-    outcomes = _column(starts, _won)
+    outcomes = column(starts.values(), won)
     counts = np.isfinite(outcomes).sum(axis=1)
     n = _chosen_from(counts)
     enough = counts >= n
@@ -260,8 +249,8 @@ def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:
         label = (own[0].group or "all tasks") if grouped else task
         units.append((suite, label, first[suite, label]))
         first[suite, label] += 1
-    outcomes = _column(starts, _won)
-    lengths = _column(starts, lambda one: one.steps if one.steps is not None else len(one.values) or None)
+    outcomes = column(starts.values(), won)
+    lengths = column(starts.values(), lambda one: one.steps if one.steps is not None else len(one.values) or None)
     return CellData(
         policy=policy, env=", ".join(dict.fromkeys(key[0] for key in starts)) if env == "*" else env, group=env,
         units=tuple(units), arms={BASE: ArmTakes(outcomes, lengths, _scores(starts))}, windows=_WINDOWS, scorer=_LAST,
@@ -281,7 +270,7 @@ def _scores(starts: Starts) -> dict[ScoreName, F64]:
             logged = one.values[: ends[id(one)]] if window == "common" else one.values
             return of(logged) if logged else None
 
-        return _column(starts, value)
+        return column(starts.values(), value)
 
     kinds: dict[str, Callable[[tuple[float, ...]], float]] = {_MEAN: lambda v: sum(v) / len(v), _LAST: lambda v: v[-1]}
     return {ScoreName(name, window): score(of, window) for name, of in kinds.items() for window in _WINDOWS}
@@ -289,10 +278,10 @@ def _scores(starts: Starts) -> dict[ScoreName, F64]:
 
 def _audit(starts: Starts, resets: str) -> StartAudit:
     """Whether the takes of a start share it."""
-    outcomes = _column(starts, _won)
+    outcomes = column(starts.values(), won)
     numbers: dict[str, float] = defaultdict(lambda: float(len(numbers)))
     seeds, envs = (
-        _column(starts, lambda one, name=name: numbers[text] if (text := getattr(one, name)) else None)  # type: ignore[misc]
+        column(starts.values(), lambda one, name=name: numbers[text] if (text := getattr(one, name)) else None)  # type: ignore[misc]
         for name in ("seed", "env_seed")
     )
     found = sources(outcomes, [key[:2] for key in starts], envs, seeds)
@@ -316,11 +305,7 @@ def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> 
         raise IngestError(f"{directory} holds a diagnosis; choose another directory with `out`")
     directory.mkdir(parents=True, exist_ok=True)
     result.save(directory / "result.json")
-    _write_outcomes(directory / "outcomes.csv", recordings)
-
-
-def _write_outcomes(path: Path, recordings: Sequence[Recording]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with (directory / "outcomes.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow((*OWN, "file"))
         for recording in recordings:
