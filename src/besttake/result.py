@@ -28,34 +28,19 @@ from besttake.files import check_run, read_json, read_regular
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
-SCHEMA = 8
+SCHEMA = 9
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
 
 
-class CurvePoint(_Model):
-    """pass@k for one k: the chance that at least one of k takes of a start succeeds.
-
-    For k up to the number of seeds it is measured. Beyond that it is extrapolated (``measured: false``), and ``bounds``
-    are the lowest and highest value that the measured takes allow.
-    """
-
-    k: int
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    measured: bool = True
-    bounds: tuple[float, float] | None = None
-
-
 class Headroom(_Model):
     """pass@1, pass@N and their difference, the headroom (Eqs. 1 and 2).
 
     ``n`` is N, the number of takes from which one is picked. If there are more seeds, every number is the average over
-    all subsets of that size. ``mixed`` counts the starts with both successes and failures. ``curve`` is pass@k for all
-    seeds and beyond.
+    all subsets of that size. ``mixed`` counts the starts with both successes and failures. ``curve`` is pass@k for k of
+    1, 2, … all seeds.
     """
 
     n: int
@@ -64,7 +49,7 @@ class Headroom(_Model):
     pass_1: Estimate
     pass_n: Estimate
     headroom: Estimate
-    curve: list[CurvePoint]
+    curve: list[Estimate]
 
 
 class Selector(_Model):
@@ -286,22 +271,13 @@ class CellPath(_Model):
     points: dict[str, list[PathPoint]]
 
 
-class RejectionPoint(_Model):
-    """A threshold that a fraction ``passing`` of takes pass: mean number of takes, and success of the one kept."""
-
-    passing: float
-    takes: float
-    success: float
-
-
 class Rejection(_Model):
     """Retrying ``arm`` until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take.
 
     The arm is that of the recommended option where it keeps the best of several takes, else ``base``. ``takes``,
     ``success`` and ``gain`` (over one take of base) belong to the threshold that keeps nine tenths of the best gain
-    with the fewest takes. It is chosen for each start on other starts, and so is every point of ``curve``.
-    ``threshold``, chosen on all starts, is the one to use with ``scorer`` from now on; null if it is best to run all
-    ``n`` takes.
+    with the fewest takes, chosen for each start on other starts. ``threshold``, chosen on all starts, is the one to use
+    with ``scorer`` from now on; null if it is best to run all ``n`` takes.
     """
 
     arm: str
@@ -311,7 +287,6 @@ class Rejection(_Model):
     takes: Estimate
     success: Estimate
     gain: Estimate
-    curve: list[RejectionPoint]
 
 
 class StartAudit(_Model):

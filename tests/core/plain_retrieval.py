@@ -24,10 +24,9 @@ class PlainRetriever:
     def __init__(self, candidates: Candidates, config: RetrievalConfig | None = None) -> None:
         self.candidates, self.config = candidates, config or RetrievalConfig()
         self.target = targets(candidates.demo, candidates.step, self.config)
-        chunks = candidates.chunks if candidates.predicted is None else candidates.predicted
         self._spaces = (
             _Standard(np.asarray(candidates.embeddings)),
-            _Standard(np.asarray(chunks)),
+            _Standard(np.asarray(candidates.chunks)),
             None if candidates.states is None else _Standard(np.asarray(candidates.states)),
         )
         self._returns = _Standard(candidates.chunks[self.target])

@@ -14,7 +14,7 @@ from populations import PAIRS, draw
 from besttake.core import headroom as h
 from besttake.core import select
 from besttake.core import select as s
-from besttake.core.select import KEEPS, choose_rate, held_out, retry
+from besttake.core.select import KEEPS, choose_rate, held_out, retry, threshold_at
 
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 6))
 
@@ -169,16 +169,12 @@ def test_success_and_takes_are_those_over_all_orders(n: int) -> None:
             assert (got.success[i], got.takes[i]) == pytest.approx(by_hand(y[i], s[i], limits[i], n))
 
 
-def others(folds: np.ndarray) -> np.ndarray:
-    return np.stack([folds != fold for fold in np.unique(folds)])
-
-
 def test_a_perfect_score_is_retried_until_it_passes_and_a_useless_one_not_at_all() -> None:
     rng = np.random.default_rng(5)
     y = (rng.random((400, 3)) < 0.5).astype(float)
     assert choose_rate(y, y + 0.01 * rng.random(y.shape), 3) == pytest.approx(0.5, abs=0.11)
     held = np.arange(400) % 5
-    chosen = held_out(y, np.stack([y] * 5), held, others(held), None, 3)
+    chosen = held_out(y, y, held, 3)
     assert np.mean(chosen.success) >= np.mean(y) + KEEPS * (np.mean(y.max(axis=1)) - np.mean(y)) - 0.02
     assert np.mean(chosen.takes) < 1.9
 
@@ -187,10 +183,10 @@ def test_a_fold_is_judged_by_the_threshold_of_the_others() -> None:
     rng = np.random.default_rng(6)
     y, s = rng.integers(0, 2, (40, 3)).astype(float), rng.normal(size=(40, 3))
     folds = np.arange(40) % 4
-    got = held_out(y, np.stack([s] * 4), folds, others(folds), 0.3, 3)
+    got = held_out(y, s, folds, 3)
     for fold in range(4):
         held = folds == fold
-        limit = np.sort(s[~held].ravel())[int(np.ceil(0.7 * 90)) - 1]
+        limit = threshold_at(s[~held], y[~held], choose_rate(y[~held], s[~held], 3))
         expected = retry(y[held], s[held], limit, 3)
         np.testing.assert_allclose(got.success[held], expected.success)
         np.testing.assert_allclose(got.takes[held], expected.takes)

@@ -60,7 +60,7 @@ def appearances(cell: Cell) -> dict[str, list[Estimate]]:
     assert arms
     assert verdict
     asked = {name: finding.estimate for name, finding in verdict.questions.items()}
-    points = [Estimate(p.value, p.low, p.high, headroom.starts) for p in headroom.curve if p.measured]
+    points = headroom.curve
     picked = ways.scored["manifold"][cell.window]
     shown = {
         "pass@1": [headroom.pass_1, points[0], arms.arms["base"].pass_1, ways.random.success],

@@ -26,7 +26,7 @@ Answer = Any  # an array, or the exception that came instead of it
 
 
 @dataclass(frozen=True)
-class SmallActor:
+class PolicyActor:
     """A policy with its arms, to be made anew where takes are played: a small one in every worker, a large one in
     every replica. ``fingerprint``: that of the policy that the run is bound to."""
 

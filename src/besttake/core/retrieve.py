@@ -6,10 +6,9 @@ out), and its distance is the root mean square of the z-differences, so that 153
 dimensions weigh alike. A modality that a query or the library lacks drops out, and the other weights share its part.
 
 `alike` and `closeness` are per-step re-ranking, which the paper compares episode-level selection against (Sec. 4.3).
-The candidate chunks of one replan are ranked by the policy's predicted next observation where it has one: by its
-highest cosine to a demonstration frame (Eq. 4 for one frame). Else by the action itself: the chunks demonstrated at the
-library frames most like the current observation are taken, and a candidate is as good as it is close to the nearest of
-them, in root mean square over steps and action dimensions, each in units of its spread over the task's demonstrations.
+Of the candidate chunks of one replan the best is the one that is closest to a chunk demonstrated at one of the library
+frames most like the current observation: in root mean square over steps and action dimensions, each in units of its
+spread over the task's demonstrations.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ class Candidates:
     """What can be matched, one row each: events for the rules `next` and `current`, frames for `frame`.
 
     ``embeddings`` (E, d); ``chunks`` (E, horizon, action_dim) demonstrated from ``step`` (E,) of ``demo`` (E,) on;
-    ``states`` (E, s) or None; ``open`` (E,) gripper phase or None; ``predicted`` like ``chunks``, what the policy
-    itself predicts there: compared with the query's prediction where given, else the demonstrated chunks are.
+    ``states`` (E, s) or None; ``open`` (E,) gripper phase or None.
     Tables may be arrays or `Rows`, which are read when they are needed.
     """
 
@@ -116,7 +114,6 @@ class Candidates:
     step: I64
     states: Table | None = None
     open: Bools | None = None
-    predicted: Table | None = None
 
 
 @dataclass(frozen=True)
@@ -152,12 +149,11 @@ class Retriever:
             raise ValueError("retrieval needs at least one candidate")
         self.candidates, self.config, self._prepare = candidates, config or RetrievalConfig(), prepare
         self.target = targets(candidates.demo, candidates.step, self.config)
-        chunks = candidates.chunks if candidates.predicted is None else candidates.predicted
-        tables = [table for table in (candidates.embeddings, chunks, candidates.states) if table is not None]
+        tables = [t for t in (candidates.embeddings, candidates.chunks, candidates.states) if t is not None]
         self._many = sum(prod(table.shape) for table in tables) > _PLAIN
         self._spaces: tuple[Space, Space, Space | None] = (
             prepare("image", candidates.embeddings),
-            prepare("chunk", chunks),
+            prepare("chunk", candidates.chunks),
             None if candidates.states is None else prepare("state", candidates.states),
         )
 
@@ -165,7 +161,7 @@ class Retriever:
     def _returns(self) -> Space:
         """The chunks that candidates return."""
         known, own = self.candidates, np.arange(len(self.target))
-        if known.predicted is None and np.array_equal(self.target, own):
+        if np.array_equal(self.target, own):
             return self._spaces[1]
         returned = Rows(lambda rows: known.chunks[self.target[rows]], known.chunks.shape)
         return self._prepare("returns", returned)

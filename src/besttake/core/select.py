@@ -225,32 +225,19 @@ def choose_rate(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) ->
     return -min(good)[1] if good else 1.0  # without an outcome nothing can be chosen, and every take passes
 
 
-def held_out(
-    outcomes: ArrayLike,
-    scores: ArrayLike,
-    groups: NDArray[np.int64],
-    others: NDArray[np.bool_],
-    rate: float | None,
-    n: int | None = None,
-) -> Retried:
-    """`retry` where the threshold of each group of starts comes from other starts.
+def held_out(outcomes: ArrayLike, scores: ArrayLike, folds: NDArray[np.int64], n: int | None = None) -> Retried:
+    """`retry` where the threshold of each fold of the starts is chosen on the other folds (`choose_rate`).
 
-    ``groups`` (S,) are numbered from 0; group g has the scores ``scores`` (G, S, N)[g] and learns from the starts
-    ``others`` (G, S)[g]. ``rate`` is the fraction of takes that passes; where it is None, it is chosen on the others,
-    too, and without any no take passes.
+    ``folds`` (S,) says which fold each start is in. Where there is only one fold, no take passes.
     """
-    array, own = as_outcomes(outcomes), np.full(np.shape(outcomes), np.nan)
+    array, values = as_outcomes(outcomes), np.asarray(scores, dtype=np.float64)
     limits = np.full(len(array), np.inf)
-    for group, (values, rest) in enumerate(zip(np.asarray(scores, dtype=np.float64), others, strict=True)):
-        held = groups == group
-        own[held] = values[held]
-        if rate is None and rest.any():
-            chosen = choose_rate(array[rest], values[rest], n)
-            limits[held] = threshold_at(values[rest], array[rest], chosen)
-        elif rate is not None:
-            known = rest if rest.any() else held
-            limits[held] = threshold_at(values[known], array[known], rate)
-    return retry(array, own, limits, n)
+    for fold in np.unique(folds):
+        others = folds != fold
+        if others.any():
+            rate = choose_rate(array[others], values[others], n)
+            limits[~others] = threshold_at(values[others], array[others], rate)
+    return retry(array, values, limits, n)
 
 
 def start_auc(outcomes: ArrayLike, scores: ArrayLike) -> F64:

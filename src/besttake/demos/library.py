@@ -394,8 +394,8 @@ def check_camera(library: Library, env: EnvSpec | WorldSpec) -> None:
         )
 
 
-def check_tasks(library: Library, tasks: Sequence[TaskSpec], least: int = 1) -> list[str]:
-    """Check that each task has ``least`` demonstrations, and return notes on how tasks were matched.
+def check_tasks(library: Library, tasks: Sequence[TaskSpec]) -> list[str]:
+    """Check that each task has a demonstration, and return notes on how tasks were matched.
 
     If library and plan have one task each under different names, they are taken to be the same, and a note says so.
     A library without task names is used for all tasks.
@@ -408,9 +408,9 @@ def check_tasks(library: Library, tasks: Sequence[TaskSpec], least: int = 1) -> 
                 rows = []
             else:
                 notes.append(f"the library calls its task {library.tasks[0]!r}; it was taken for {task.name}")
-        if len(rows) < least:
+        if not rows:
             raise LibraryError(
-                f"{library.path} has {len(rows)} of the {least} demonstrations of {task.name} that are needed (its"
-                f" tasks: {', '.join(library.tasks)}); add more, or leave the task out"
+                f"{library.path} has no demonstration of {task.name} (its tasks: {', '.join(library.tasks)}); add some,"
+                " or leave the task out"
             )
     return notes

@@ -10,7 +10,6 @@ import numpy as np
 from besttake import result as r
 from besttake.arms import BASE
 from besttake.core import headroom, probe, relation, select, stats
-from besttake.core.headroom import mean
 from besttake.core.pool import Pool, pools
 from besttake.core.probe import PolicyProbe
 from besttake.core.sequential import Looks
@@ -161,17 +160,10 @@ def _looks(data: CellData, settings: Settings, past: Past) -> Looks:
 def _headroom(outcomes: F64, findings: Findings, n: int) -> r.Headroom:
     seeds = outcomes.shape[1]
     passes = [_success(headroom.start_pass_at_k(outcomes, k)) for k in range(1, seeds + 1)]
-    curve = [r.CurvePoint(k=k, value=e.value, low=e.low, high=e.high) for k, e in enumerate(passes, start=1)]
     takes, wins = headroom.tally(outcomes)
-    most = int(takes.max())
-    if most > 1:
-        model = headroom.fit_beta(outcomes)
-        for k in range(seeds + 1, 2 * most + 1):
-            value, *ends = headroom.extrapolate(outcomes, k, model)
-            curve.append(r.CurvePoint(k=k, value=value, measured=False, bounds=(ends[0], ends[1])))
     mixed = int(np.sum((wins > 0) & (wins < takes)))
     return r.Headroom(
-        n=n, starts=int(np.sum(takes > 0)), mixed=mixed, curve=curve, pass_1=passes[0], pass_n=passes[n - 1],
+        n=n, starts=int(np.sum(takes > 0)), mixed=mixed, curve=passes, pass_1=passes[0], pass_n=passes[n - 1],
         headroom=findings["headroom"].estimate,
     )  # fmt: skip
 
@@ -347,17 +339,11 @@ def rejection_of(data: CellData, n: int, arm: str) -> r.Rejection | None:
         return None
     # Neighbours fall into different folds, so that each fold has starts of every task.
     folds = np.arange(len(scores)) % max(1, min(_FOLDS, len(scores)))
-    others = np.stack([folds != fold for fold in np.unique(folds)])
-    each = np.stack([scores] * len(others))
-    curve = [(rate, select.held_out(outcomes, each, folds, others, rate, n)) for rate in select.RATES]
-    chosen = select.held_out(outcomes, each, folds, others, None, n)
+    chosen = select.held_out(outcomes, scores, folds, n)
     limit = select.threshold_at(scores, outcomes, select.choose_rate(outcomes, scores, n))
     return r.Rejection(
         arm=arm, n=n, scorer=data.scorer, threshold=limit if np.isfinite(limit) else None,
         takes=stats.mean_interval(chosen.takes, stats.Scale(1.0, float(n), (1.0, float(n))), draws=_DRAWS),
         success=stats.mean_interval(chosen.success, stats.unit_scale(), draws=_DRAWS),
         gain=stats.mean_interval(chosen.success - data.start_means(BASE), stats.pick_scale(), draws=_DRAWS),
-        curve=[
-            r.RejectionPoint(passing=rate, takes=mean(one.takes), success=mean(one.success)) for rate, one in curve
-        ],
     )  # fmt: skip

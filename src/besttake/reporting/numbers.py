@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from besttake.result import CurvePoint, Estimate
+    from besttake.result import Estimate
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -68,16 +68,6 @@ def _with_interval(text: str, estimate: Estimate, scale: float, digits: int, uni
 def whole_points(fraction: float) -> str:
     """``0.03`` -> "3 points", ``0.025`` -> "2.5 points"."""
     return f"{number(fraction, scale=100).removesuffix('.0')} points"
-
-
-def bounds(point: CurvePoint) -> str:
-    """``, within [60.1, 88.0] whatever the starts are like`` of a `CurvePoint`; empty where they pin nothing down.
-
-    Moments of few starts may belong to no distribution at all; the bounds then close on one point, which says nothing.
-    """
-    if point.bounds is None or point.bounds[1] - point.bounds[0] < 0.005:
-        return ""
-    return f", within {interval(*point.bounds, scale=100)} whatever the starts are like"
 
 
 def count(n: int, one: str, many: str | None = None) -> str:

@@ -19,14 +19,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+from besttake.arms.sampler import PolicyActor
 from besttake.demos.library import Library
 from besttake.errors import ComponentError, RolloutError, failure, need, one_line
 from besttake.registry import Uri
 from besttake.takes.draws import Draw
 from besttake.takes.engine import Engine, Queue, Tally, Writer
-from besttake.takes.jobs import End, Failed, Job, Sampler
+from besttake.takes.jobs import End, Failed, Job
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import WorkerPool
 from besttake.takes.sizes import ReplicaLayout, drawing, gpus, laid_out
@@ -42,27 +43,6 @@ _MOST_CALLS = 10_000
 _THREADS = "OMP_NUM_THREADS"
 
 
-class SamplerFactory(Protocol):
-    """How a replica makes the sampler that the driver has: small and picklable."""
-
-    @property
-    def library(self) -> str | None:
-        """The directory of the demonstrations."""
-        ...
-
-    def load(self) -> Any:
-        """The policy, which takes long."""
-        ...
-
-    def sampler(self, env: EnvSpec) -> Sampler:
-        """The sampler, for takes in ``env``, with a policy of its own."""
-        ...
-
-    def sampler_of(self, loaded: Any, env: EnvSpec) -> Sampler:
-        """A sampler of the loaded policy, for takes in ``env``."""
-        ...
-
-
 @dataclass(frozen=True)
 class Assignment:
     """What is played: whose actions, in which env, with whose randomness, and how many takes (``slots``) per worker.
@@ -70,7 +50,7 @@ class Assignment:
     ``library`` is the fingerprint that the demonstrations must have, where any are read.
     """
 
-    factory: SamplerFactory
+    factory: PolicyActor
     env: EnvSpec
     draw: Callable[[TakeKey], Draw]
     slots: int
@@ -101,7 +81,7 @@ class Replica:
         self._pool = WorkerPool(workers, patience)
         self._one_at_a_time = asyncio.Lock()
         self._assignment: Assignment | None = None
-        self._loaded: tuple[SamplerFactory, Any] | None = None
+        self._loaded: tuple[PolicyActor, Any] | None = None
         self._sampler: Any = None
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None

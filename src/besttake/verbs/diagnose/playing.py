@@ -9,7 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Self
 
-from besttake.arms.sampler import SmallActor, arm_sampler
+from besttake.arms.sampler import PolicyActor, arm_sampler
 from besttake.config import Plan
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
@@ -67,7 +67,7 @@ class Playing:
         spec = policy.spec
         library = None if setup.library is None else str(setup.library.path)
         trusted = setup.plan.trust_remote_code and not spec.small
-        self._factory = SmallActor(uri, setup.retrieval, library, setup.plan.candidates, trusted, spec.fingerprint)
+        self._factory = PolicyActor(uri, setup.retrieval, library, setup.plan.candidates, trusted, spec.fingerprint)
         if setup.plan.replicas == AUTO and _uses_a_gpu(spec) and len(gpus()) > 1 and not _has_ray():
             reporter.note(f"one of {len(gpus())} GPUs is used; for a replica on each: pip install 'besttake[ray]'")
         acting = spec.small and setup.cheap
