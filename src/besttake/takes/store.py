@@ -28,6 +28,8 @@ from besttake.takes.manifest import Manifest, check_same
 from besttake.takes.take import Take
 from besttake.takes.take_table import TakeTable, damaged, explained, is_damage
 
+_OWNER = "takes/run.json"  # whose takes these are, for when the table that says so is gone
+
 
 class Store:
     """A run directory, opened to read (`open`) or, by one process at a time, to write (`write`).
@@ -92,6 +94,7 @@ class Store:
                 store = cls(directory, manifest, rows.rows)
                 store._table, store.mended, store._lock = rows, mended, lock
                 store._keep_manifest()
+                store.write_bytes(_OWNER, files.sealed_json({"run": manifest.run}))
             except BaseException:
                 rows.close()
                 raise
@@ -171,10 +174,7 @@ class Store:
 
     def load(self, row: Row) -> Take:
         """The take of ``row``; RunError when its file is missing or not what was written."""
-        data, fault = _read_take(self.path, row)
-        if fault:
-            raise RunError(f"{self.path}/{row.key.file} is {fault}; run the diagnosis again to redo it")
-        return Take.from_bytes(data)
+        return load_take(self.path, row)
 
     def takes(self) -> Iterator[tuple[Row, Take]]:
         """All finished takes in canonical order, one at a time."""
@@ -242,6 +242,14 @@ def digest_of(rows: Iterable[Row]) -> str:
     return whole.hexdigest()
 
 
+def load_take(directory: Path, row: Row) -> Take:
+    """The take of ``row`` in a run; RunError when its file is missing or not what was written."""
+    data, fault = _read_take(directory, row)
+    if fault:
+        raise RunError(f"{directory}/{row.key.file} is {fault}; run the diagnosis again to redo it")
+    return Take.from_bytes(data)
+
+
 def _read_take(directory: Path, row: Row) -> tuple[bytes, str]:
     """The content of a take's file, and what is wrong with it: "" where nothing is."""
     try:
@@ -291,6 +299,8 @@ def _table_to_write(directory: Path, run: str) -> tuple[TakeTable, list[str]]:
     if not folder.is_dir():
         files.clear(folder)
         folder.mkdir()
+    with suppress(OSError, ValueError):  # missing or damaged: it is written again
+        files.check_run(folder, files.read_sealed_json(directory / _OWNER)["run"])
     strays = sorted(_files_of_takes(directory) - {directory / key.file for key in own.rows})
     adopted = [row for path in strays if (row := _adopted(path)) is not None]
     if own.torn:
