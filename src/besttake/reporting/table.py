@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -114,10 +113,6 @@ class Tabular:
 
     def _repr_html_(self) -> str:
         return self._table().html()
-
-    def to_json(self) -> str:
-        """The result as JSON text; subclasses are dataclasses, or say how they are written."""
-        return json.dumps(asdict(self), indent=1, allow_nan=False)  # type: ignore[call-overload]
 
     def to_dataframe(self) -> Any:
         """The rows of the table as a pandas DataFrame, fractions as they are; needs pandas."""

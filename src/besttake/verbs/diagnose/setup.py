@@ -40,7 +40,6 @@ from besttake.registry import Uri
 from besttake.scorers.base import Scorer, ScorerSpec
 from besttake.scorers.scoring import Context, make_scorers, named_scorers
 from besttake.takes.draws import Draw
-from besttake.takes.jobs import TakeGrid
 from besttake.takes.manifest import Extent, Manifest
 from besttake.threads import PatientCaller
 from besttake.types import F32, Array, EnvSpec, Observation, Start
@@ -97,14 +96,6 @@ def units_of(plan: Plan, envs: Mapping[str, EnvSpec]) -> list[Unit]:
         for uri, env in envs.items()
         for task in plan.chosen_tasks(env)
         for start in plan.chosen_starts(plan.offered(env), uri)
-    ]
-
-
-def grids_of(plan: Plan, envs: Mapping[str, EnvSpec], policy: str, arms: tuple[str, ...], seeds: int) -> list[TakeGrid]:
-    """The planned takes of a policy in these arms, a grid per environment."""
-    return [
-        TakeGrid(policy, uri, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), uri), arms, seeds)
-        for uri, env in envs.items()
     ]
 
 
@@ -262,12 +253,9 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
 
 def spec_of(uri: str | registry.FromFile) -> EnvSpec:
     """The spec of an environment, which is made for it and closed again."""
-    env = registry.env(uri)
-    _log.info("environment %s: %d tasks, %d starts each", uri, len(env.spec.tasks), len(env.spec.starts))
-    try:
+    with registry.opened_env(uri) as env:
+        _log.info("environment %s: %d tasks, %d starts each", uri, len(env.spec.tasks), len(env.spec.starts))
         return env.spec
-    finally:
-        env.close()
 
 
 def manifest_of(setup: Setup, command: str) -> Manifest:
@@ -316,27 +304,22 @@ def rehearsed(policy_uri: str, env_uri: str) -> bool:
 
 def rehearse(policy: Policy, policy_uri: str, env_uri: str, patience: float | None = None) -> float:
     """ComponentError when ``policy`` or the env does not repeat; else the seconds that drawing a picture takes."""
-    env = registry.env(env_uri)
-    try:
+    with registry.opened_env(env_uri) as env:
         if not getattr(env, "repeats", True):  # perhaps a robot whose scene a person sets up
             return 0.0
         spec = env.spec
         start, cameras = Start(spec.tasks[0].name, spec.starts[0]), {*policy.spec.cameras, spec.score_camera}
-        with blaming(env_uri):
-            before = _reset(env, start, sorted(cameras))
+        before = _reset(env, start, sorted(cameras))
         caller = PatientCaller(f"the policy {policy_uri}", patience)
         with blaming(policy_uri):
             if Uri.parse(policy_uri).scheme == "python":
                 caller(_check_policy, policy, policy_uri, before)
             chunk = caller(policy.sample, [before], [_draw(0)])[0]
         if Uri.parse(env_uri).scheme == "gym":
-            with blaming(env_uri):
-                _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
+            _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
         began = time.perf_counter()
         env.observe((spec.score_camera,))
         return time.perf_counter() - began
-    finally:
-        env.close()
 
 
 def _draw(seed: int) -> Draw:
