@@ -19,7 +19,7 @@ from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.resolve import open_or_build
 from besttake.files import short_hash
 from besttake.takes.engine import play
-from besttake.takes.jobs import Block, take_draw
+from besttake.takes.jobs import TakeGrid, take_draw
 from besttake.takes.manifest import Manifest
 from besttake.takes.pool import WorkerPool
 from besttake.takes.sizes import takes_per_worker, worker_count
@@ -54,7 +54,7 @@ def _success(uri: str, plan: Plan, arm: str) -> F64:
     with tempfile.TemporaryDirectory() as scratch, Store.write(scratch, Manifest()) as store:
         sampler = arm_sampler(policy, env.world, config, library, library.encoder())
         actor = PolicyActor(uri, config, str(library.path))
-        block = Block(uri, "testbed", env.tasks, starts, (arm,), plan.seeds)
+        block = TakeGrid(uri, "testbed", env.tasks, starts, (arm,), plan.seeds)
         jobs = block.jobs(policy.spec, env, stride=None, goes_on=False, actor=actor)
         with one_thread(), closing(WorkerPool(worker_count(plan.workers))) as pool:
             slots = takes_per_worker(16, pool.size, 0, env.at_once, acting=True)

@@ -151,13 +151,6 @@ class Retrieval(BaseModel):
         """Return the settings that are not None."""
         return self.model_dump(exclude_none=True)
 
-    @field_validator("noise", "prior", mode="before")
-    @classmethod
-    def _dial(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ValueError(f"{info.field_name} is a number between 0 and 1")
-        return value
-
     @model_validator(mode="after")
     def _check(self) -> Retrieval:
         from besttake.core.retrieve import RetrievalConfig

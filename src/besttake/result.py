@@ -257,10 +257,10 @@ class PathPoint(_Model):
 class CellPath(_Model):
     """How a run until decided went in one cell.
 
-    ``stopped`` is "decided", "budget", "starts" (there are no more) or "hopeless" (the remaining takes are unlikely to
-    decide it, or no take can). ``unsettled`` lists the open parts of the verdict. ``settled[question]`` is the number
-    of takes after which the question was answered. ``points[question]`` is its estimate along the way, with bounds that
-    hold at any time. ``paper_takes`` is what the paper's protocol, 500 starts, spends on the same arms and seeds.
+    ``stopped`` is "decided", "budget", "starts" (there are no more) or "hopeless" (no take can settle what is open).
+    ``unsettled`` lists the open parts of the verdict. ``settled[question]`` is the number of takes after which the
+    question was answered. ``points[question]`` is its estimate along the way, with bounds that hold at any time.
+    ``paper_takes`` is what the paper's protocol, 500 starts, spends on the same arms and seeds.
     """
 
     stopped: str

@@ -38,13 +38,13 @@ def test_a_budget_tells_the_smallest_effect_it_can_show() -> None:
 
 def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
     pilot = ingest(sorted(DATA.glob("recording-*.sqlite")), tmp_path / "pilot", policy_name="Pusher").result
-    (found,) = plan(pilot=tmp_path / "pilot", gain=8)
+    (found,) = plans = plan(pilot=tmp_path / "pilot", gain=8)
     curve = pilot.policies[0].headroom.curve  # type: ignore[union-attr]
     assert found.name == "Pusher"
     assert found.plan.v == pytest.approx(float(curve[1].value or 0) - float(curve[0].value or 0))
     assert found.plan.yes_starts is not None
     assert found.cautious is None
-    assert json.loads(found.to_json())["plan"]["seeds"] == 3
+    assert json.loads(plans.to_json())[0]["plan"]["seeds"] == 3
     assert found.tasks == len(pilot.policies[0].tasks) > 1
     assert found.flags.startswith(f"--policy URI --env URI --starts {-(-found.plan.half_width_starts // found.tasks)} ")
 

@@ -68,9 +68,8 @@ def _value_of(name: str) -> str | None:
     return _VALUES.get(name) or "|".join(choices) or None
 
 
-def option(name: str, *flags: str, help: str = "", group: str | None = None) -> Any:
-    """The typer option of the plan's field ``name``, in the ``group`` of the help; ``flags`` and ``help`` replace its
-    own."""
+def option(name: str, help: str = "", group: str | None = None) -> Any:
+    """The typer option of the plan's field ``name``, in the ``group`` of the help; ``help`` replaces its own."""
     field = _FIELDS[name]
     default = f" (default {value})." if (value := _default(field)) else "."
     meaning = re.sub(r"`(\w+)`", lambda key: _flag(key[1]) if key[1] in _FIELDS else key[0], field.description or "")
@@ -78,27 +77,24 @@ def option(name: str, *flags: str, help: str = "", group: str | None = None) -> 
     least: Any = next((rule.ge for rule in field.metadata if isinstance(rule, Ge)), None)
     most: Any = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
     return typer.Option(
-        *(flags or (_flag(name),)), help=help or text, show_default=False, min=least, max=most,
+        _flag(name), help=help or text, show_default=False, min=least, max=most,
         metavar=_value_of(name), rich_help_panel=group,
     )  # fmt: skip
 
 
-def plan_flags(
-    *names: str, flags: Mapping[str, str] | None = None, helps: Mapping[str, str] | None = None
-) -> Callable[[Callable[..., None]], Any]:
+def plan_flags(*names: str, helps: Mapping[str, str] | None = None) -> Callable[[Callable[..., None]], Any]:
     """A decorator: give a command the flags of the plan's fields ``names`` (all, if none are named).
 
-    The command gets those that were used as its parameter ``given``. ``flags`` adds second spellings, ``helps``
-    replaces help texts.
+    The command gets those that were used as its parameter ``given``. ``helps`` replaces help texts.
     """
-    chosen, also, texts = names or tuple(_FIELDS), flags or {}, helps or {}
+    chosen, texts = names or tuple(_FIELDS), helps or {}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"]
         arguments = [p for p in own if is_argument(p)]
         order = [name for names in _GROUPS.values() for name in names]
         listed = sorted(chosen, key=order.index)
-        made = [_parameter(name, also.get(name), texts.get(name, "")) for name in listed]
+        made = [_parameter(name, texts.get(name, "")) for name in listed]
         options = [p.replace(kind=p.KEYWORD_ONLY) for p in own if not is_argument(p)]
 
         @wraps(command)
@@ -127,9 +123,9 @@ def key_table(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
         yield f"| `{name}` | {flag} | {'required' if field.is_required() else default} | {field.description} |"
 
 
-def _parameter(name: str, also: str | None, help: str) -> inspect.Parameter:
+def _parameter(name: str, help: str) -> inspect.Parameter:
     kind = _type(_FIELDS[name])
-    made = option(name, *([also] if also else []), _flag(name), help=help, group=_group_of(name))
+    made = option(name, help=help, group=_group_of(name))
     annotation, default = (Annotated[bool, made], False) if kind is bool else (Annotated[kind | None, made], None)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from besttake import files
-from besttake.cli import acting, diagnose, interrupt, library, recorded, runs
+from besttake.cli import diagnose, interrupt, library, recorded, runs
 from besttake.cli.flags import trusting
 from besttake.errors import BestTakeError, Interrupted
 from besttake.progress import SafeConsole
@@ -41,7 +41,7 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | None, str]]] = {
         "runs": (None, "list, show, merge and watch runs"),
     },
     "Act on it": {
-        "act": (acting.act, "play what was recommended on new starts: does the promise hold?"),
+        "act": (diagnose.act, "play what was recommended on new starts: does the promise hold?"),
         "serve": (runs.serve, "serve the policy, cooled or with retrieval, to other harnesses"),
     },
     "Set up": {
@@ -233,20 +233,10 @@ def main() -> NoReturn:
             print(error.format_message())
             code = 0
         else:
-            code = _say(_of_another(error) or error.format_message(), 2)
+            code = _say(error.format_message(), 2)
     if code == interrupt.CODE:  # typer turns Ctrl-C into this code
         _say(interrupt.text(), code)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _of_another(error: Any) -> str:
-    """Which commands have an option that this one does not; empty for any other mistake."""
-    option, own = getattr(error, "option_name", None), getattr(error.ctx, "info_name", "") if error.ctx else ""
-    commands: dict[str, Any] = getattr(get_command(app), "commands", {})
-    having = [name for name, one in commands.items() if option in {flag for p in one.params for flag in p.opts}]
-    if type(error).__name__ != "NoSuchOption" or not having:
-        return ""
-    return f"{own} has no {option}, which is an option of {', '.join(having)}; `besttake {own} --help` lists its own"
 
 
 def _say(text: str, code: int) -> int:

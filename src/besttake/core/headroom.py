@@ -60,12 +60,6 @@ def pass_at_k(outcomes: ArrayLike, k: int) -> float:
     return mean(start_pass_at_k(outcomes, k))
 
 
-def pass_curve(outcomes: ArrayLike) -> F64:
-    """pass@1 .. pass@N (N,)."""
-    array = as_outcomes(outcomes)
-    return np.array([pass_at_k(array, k) for k in range(1, array.shape[1] + 1)])
-
-
 def start_headroom(outcomes: ArrayLike, n: int | None = None) -> F64:
     """H_i (S,) = pass@n_i - pass@1_i; with n = N takes it is max_j y_ij - mean_j y_ij."""
     array = as_outcomes(outcomes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,7 +11,6 @@ from besttake import result as r
 from besttake.arms import BASE
 from besttake.core import headroom, probe, relation, select, stats
 from besttake.core.pool import Pool, pools
-from besttake.core.probe import PolicyProbe
 from besttake.core.sequential import Looks
 from besttake.core.stats import Estimate, Finding
 from besttake.measure.cells import (
@@ -23,12 +22,11 @@ from besttake.measure.cells import (
     cells_of,
     leading,
     merge_cells,
-    probed_cells_of,
 )
 from besttake.measure.looks import History, Past, cell_name, looks_at, looks_until
 from besttake.measure.until import path_of
 from besttake.measure.verdict import answer, beyond_control, judge, question, questions_of
-from besttake.types import F64, EnvSpec, PolicySpec
+from besttake.types import F64
 
 Findings = Mapping[str, Finding]
 _DRAWS = 2_000
@@ -87,19 +85,6 @@ def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int, m
         seconds={name: round(value, 3) for name, value in seconds.items()},
         made=made,
     )
-
-
-def probed_cells(
-    settings: Settings,
-    envs: Mapping[str, EnvSpec],
-    policies: Mapping[str, PolicySpec],
-    probes: Mapping[str, PolicyProbe],
-    tasks: Collection[str] = (),
-) -> list[r.Cell]:
-    """Cells that know nothing but their demonstration-fit error, then one for each policy."""
-    data = probed_cells_of(settings.scorer, envs, policies, probes, tasks)
-    merged = [merge_cells(policy, own) for policy in policies if (own := [c for c in data if c.policy == policy])]
-    return [cell(c, settings) for c in (*data, *merged)]
 
 
 def cell(data: CellData, settings: Settings, history: History | None = None) -> r.Cell:

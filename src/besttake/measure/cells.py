@@ -173,15 +173,18 @@ def cells_of(recorded: Recorded) -> list[CellData]:
     return cells
 
 
-def probed_cells_of(
+def probed_cells(
     scorer: str,
     envs: Mapping[str, EnvSpec],
     policies: Mapping[str, PolicySpec],
     probes: Mapping[str, PolicyProbe],
     tasks: Collection[str] = (),
 ) -> list[CellData]:
-    """Cells without takes, which have a probe alone; ``tasks``: only these, all where there are none."""
-    return [
+    """Cells without takes, which have a probe alone, then one for each policy.
+
+    ``tasks``: only these; all where there are none.
+    """
+    cells = [
         CellData(
             policy=policy, env=env, group=group, units=(), arms={}, windows=("common", "episode"), scorer=scorer,
             planned=0, errors=0, probe=_probes(probes[policy], env, names), probe_reason=probes[policy].reason,
@@ -192,6 +195,8 @@ def probed_cells_of(
         for group, names in _groups(env_spec).items()
         if not tasks or set(tasks) & set(names)
     ]  # fmt: skip
+    own = {policy: [cell for cell in cells if cell.policy == policy] for policy in policies}
+    return [*cells, *(merge_cells(policy, of_policy) for policy, of_policy in own.items() if of_policy)]
 
 
 def _groups(env: EnvSpec) -> dict[str, list[str]]:

@@ -16,19 +16,18 @@ from numpy.typing import NDArray
 from besttake import result as r
 from besttake.arms import BASE, COOLED, RETRIEVE, SHUFFLED
 from besttake.core.headroom import tally
-from besttake.core.sequential import Looks, Track, bounds_along, tracks
+from besttake.core.sequential import Track, bounds_along, tracks
 from besttake.core.stats import Estimate, Finding
 from besttake.measure.cells import CellData, ScoredTakes, Settings, Stop
 from besttake.measure.looks import Unit, looks_until
-from besttake.measure.verdict import Question, ahead, answers_of, questions_of
+from besttake.measure.verdict import answers_of, questions_of
 from besttake.result import Answer
 
 ROUND = 10
 """Starts of a cell in one round."""
 
 Stopped = Literal["decided", "budget", "starts", "hopeless"]
-"""Why a cell was stopped: it is decided, the budget is spent, there are no more starts, or what is left of the budget
-cannot decide it."""
+"""Why a cell was stopped: it is decided, the budget is spent, there are no more starts, or no take can settle it."""
 CellName = tuple[str, str]
 """A cell of one policy: (env, task group)."""
 SHOWN = ("headroom", "gain", RETRIEVE, COOLED, "content")
@@ -134,14 +133,6 @@ def _needed(
 def begin_with(run: Collection[str]) -> frozenset[str]:
     """The arms of the first round: all but ``shuffled``, which is asked only where retrieval is chosen."""
     return frozenset(run) - ({SHUFFLED} if {RETRIEVE, COOLED} <= set(run) else set())
-
-
-def chance_within(asked: Sequence[Question], order: NDArray[np.int64], worth: float, part: str, left: int) -> float:
-    """The chance that a part of the verdict is settled by ``left`` further starts."""
-    question = {"cooling": COOLED, "demonstrations": "content"}.get(part, part)
-    drawn = ahead(asked, Looks(order, until=True), worth, left, [question], draws=50)
-    settled = drawn.settled(question) if drawn is not None else None
-    return 1.0 if settled is None else float(np.mean(settled <= left))
 
 
 @dataclass

@@ -386,9 +386,7 @@ def _not_shown(finding: Finding | None) -> bool:
     return finding is not None and finding.answer != "yes" and finding.estimate.value is not None
 
 
-def ahead(
-    asked: Sequence[Question], looks: Looks, worth: float, most: int, parts: Sequence[str], *, draws: int = 100
-) -> Futures | None:
+def ahead(asked: Sequence[Question], looks: Looks, worth: float, most: int, parts: Sequence[str]) -> Futures | None:
     """Futures of the questions that ``parts`` of the verdict rest on; None where none of them has a value."""
     rest_on = {"takes": ("headroom", "gain"), "both": BOTH}
     names = {name for part in parts for name in rest_on.get(part, (part,))}
@@ -399,7 +397,7 @@ def ahead(
     scales, stakes = [q.widest for q in known], [q.stake for q in known]
     # What a fixed sample leaves open is decided by later looks, which share what is left of alpha.
     alpha = looks.left()
-    return futures(values, [q.name for q in known], scales, stakes, worth, most, alpha=alpha, draws=draws)
+    return futures(values, [q.name for q in known], scales, stakes, worth, most, alpha=alpha)
 
 
 def _forecasts(

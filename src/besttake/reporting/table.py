@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -113,6 +114,10 @@ class Tabular:
 
     def _repr_html_(self) -> str:
         return self._table().html()
+
+    def to_json(self) -> str:
+        """The result as JSON text; subclasses are dataclasses, or say how they are written."""
+        return json.dumps(asdict(self), indent=1, allow_nan=False)  # type: ignore[call-overload]
 
     def to_dataframe(self) -> Any:
         """The rows of the table as a pandas DataFrame, fractions as they are; needs pandas."""

@@ -353,7 +353,7 @@ _STOPPED = {
     "decided": "Everything asked was decided after",
     "budget": "The budget ended it after",
     "starts": "There were no more starts after",
-    "hopeless": "The remaining budget and starts are unlikely to decide it; stopped after",
+    "hopeless": "No further take can settle it; stopped after",
 }
 _PART_NAMES = {"takes": "more takes", "arms": "the other arms"}
 

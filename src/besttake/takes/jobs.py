@@ -18,7 +18,7 @@ from besttake.types import F32, EnvSpec, Observation, PolicySpec, TaskSpec
 
 
 @dataclass(frozen=True)
-class Block:
+class TakeGrid:
     """Takes of one policy in one env: every seed of every arm, from every start of every task."""
 
     policy: str

@@ -174,7 +174,10 @@ class Store:
 
     def load(self, row: Row) -> Take:
         """The take of ``row``; RunError when its file is missing or not what was written."""
-        return load_take(self.path, row)
+        data, fault = _read_take(self.path, row)
+        if fault:
+            raise RunError(f"{self.path}/{row.key.file} is {fault}; run the diagnosis again to redo it")
+        return Take.from_bytes(data)
 
     def takes(self) -> Iterator[tuple[Row, Take]]:
         """All finished takes in canonical order, one at a time."""
@@ -240,14 +243,6 @@ def digest_of(rows: Iterable[Row]) -> str:
     for row in sorted(rows, key=lambda row: row.key):
         whole.update(f"{row.identity}\n".encode())
     return whole.hexdigest()
-
-
-def load_take(directory: Path, row: Row) -> Take:
-    """The take of ``row`` in a run; RunError when its file is missing or not what was written."""
-    data, fault = _read_take(directory, row)
-    if fault:
-        raise RunError(f"{directory}/{row.key.file} is {fault}; run the diagnosis again to redo it")
-    return Take.from_bytes(data)
 
 
 def _read_take(directory: Path, row: Row) -> tuple[bytes, str]:

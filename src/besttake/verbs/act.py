@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from besttake.progress import Reporter, as_reporter
 from besttake.reporting.table import Table, Tabular, right
 from besttake.reporting.writers import write_csv
 from besttake.scorers.scoring import score_takes
-from besttake.takes.jobs import Block
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest, check_same
 from besttake.takes.pool import WorkerPool
@@ -34,7 +32,16 @@ from besttake.threads import one_thread
 from besttake.types import EnvSpec
 from besttake.verbs.diagnose.diagnosis import drop_failed_takes
 from besttake.verbs.diagnose.playing import Playing
-from besttake.verbs.diagnose.setup import Setup, context_of, load_policy, manifest_of, open_envs, set_up, units_of
+from besttake.verbs.diagnose.setup import (
+    Setup,
+    context_of,
+    grids_of,
+    load_policy,
+    manifest_of,
+    open_envs,
+    set_up,
+    units_of,
+)
 from besttake.verbs.export import Wanted, export
 from besttake.verbs.runs import Run
 
@@ -73,10 +80,6 @@ class ActResult(Tabular):
     success: Estimate
     takes: float
     broken: bool
-
-    def to_json(self) -> str:
-        """As JSON text."""
-        return json.dumps(asdict(self), indent=1, allow_nan=False)
 
     def _table(self) -> Table:
         rows = [(take.task, take.start, take.seed, take.takes, take.score, take.success) for take in self.kept]
@@ -132,8 +135,8 @@ def act(
         store = closing.enter_context(Store.write(directory, manifest_of(setup, command)))
         drop_failed_takes(store, reporter)
         stage = closing.enter_context(reporter.stage(f"acting: {promise.option}", len(units), "starts"))
-        blocks, uri = _blocks(plan, envs, promise), plan.policy[0]
-        play = Playing(blocks, uri, loaded, setup, store, workers, Reporter(False), lambda row: None)
+        uri, grids = plan.policy[0], grids_of(plan, envs, promise.policy, (promise.arm,), promise.n)
+        play = Playing(grids, uri, loaded, setup, store, workers, Reporter(False), lambda row: None)
         kept = []
         for take in _kept(closing.enter_context(play), store, setup, promise, units):
             kept.append(take)
@@ -171,16 +174,6 @@ def _set_up(
     if setup.library is not None and known not in (None, setup.library.fingerprint):
         raise RunError(f"{source.path} was scored with other demonstrations than {setup.library.path} holds now")
     return setup, loaded
-
-
-def _blocks(plan: Plan, envs: Mapping[str, EnvSpec], promise: Promise) -> list[Block]:
-    return [
-        Block(
-            promise.policy, uri, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), uri), (promise.arm,),
-            promise.n,
-        )
-        for uri, env in envs.items()
-    ]  # fmt: skip
 
 
 def _result(source: Run, directory: Path, promise: Promise, kept: Sequence[KeptTake]) -> ActResult:

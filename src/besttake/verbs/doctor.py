@@ -7,7 +7,6 @@ can do, what each means by its numbers and pictures, and the first thing that do
 from __future__ import annotations
 
 import ctypes.util
-import json
 import os
 import platform
 import shutil
@@ -15,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -137,10 +136,6 @@ class DoctorResult(Tabular):
         """Whether the base install works (extras may be missing) and the named parts fit together."""
         base = all(check.works for check in self.checks if check.group == "base")
         return base and (self.pairing is None or not self.pairing.problems)
-
-    def to_json(self) -> str:
-        """Return the checks and the pairing as JSON text."""
-        return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
         if self.pairing is not None:

@@ -58,10 +58,6 @@ class PlanResult:
         content = f"+/- {worth} on retrieve minus cooled, at most, in each arm"
         return [*rows, (self.content_starts, self.content_starts * plan.seeds, content)]
 
-    def to_json(self) -> str:
-        """Return this plan as JSON text."""
-        return json.dumps(asdict(self), indent=1, allow_nan=False)
-
 
 class Plans(list[PlanResult], Tabular):
     """The plans of `besttake.plan`: one per policy of the pilot, or a single one if only pass@1 is known."""

@@ -11,8 +11,8 @@ from besttake.config import Plan, as_plan
 from besttake.conventions import check_compatible
 from besttake.core.offline import RetrievalCheck
 from besttake.errors import LibraryError, PlanError
-from besttake.measure.cell import probed_cells
-from besttake.measure.cells import Settings
+from besttake.measure.cell import cell as measure_cell
+from besttake.measure.cells import Settings, probed_cells
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.numbers import number
 from besttake.reporting.table import Entry, Head, Table, Tabular, right
@@ -97,4 +97,5 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
             for note in probed.notes(name):
                 reporter.note(note)
         settings = Settings(plan.seeds, plan.n, scorer=plan.scorer[0], probe_samples=plan.probe_samples)
-        return ProbeResult(probed_cells(settings, envs, specs, probes, plan.task), checks)
+        cells = probed_cells(settings.scorer, envs, specs, probes, plan.task)
+        return ProbeResult((measure_cell(data, settings) for data in cells), checks)

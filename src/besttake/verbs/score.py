@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
@@ -51,10 +50,6 @@ class ScoreResult(Tabular):
     cells: tuple[ScorerComparison, ...]
     notes: tuple[str, ...] = ()
     lost: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        """Return the result as JSON text."""
-        return json.dumps(asdict(self), indent=1)
 
     def _table(self) -> Table:
         rows: list[Sequence[object]] = []

@@ -30,7 +30,7 @@ from besttake.takes.jobs import Job  # noqa: E402
 from besttake.takes.key import TakeKey  # noqa: E402
 from besttake.takes.manifest import Manifest  # noqa: E402
 from besttake.takes.ray import Assignment, Cluster, Replicas, own_modules  # noqa: E402
-from besttake.takes.store import Store, load_take  # noqa: E402
+from besttake.takes.store import Store  # noqa: E402
 from besttake.takes.take import Take  # noqa: E402
 
 PLAN = {
@@ -265,7 +265,7 @@ def test_four_replicas_share_two_gpus_at_the_same_time(tmp_path: Path, two_gpus:
                 work = [Job(keys.pop(), shared_gpu.STEPS, (), "eye", 4, True) for _ in range(count)]
                 assignment = Assignment(shared_gpu.Recipe(time.time()), shared_gpu.World.spec, shared_gpu.draw, 4)
                 asked, _ = {job.key for job in work}, replicas.play(assignment, work, store)
-                return [load_take(store.path, row) for row in store.rows() if row.key in asked]
+                return [store.load(row) for row in store.rows() if row.key in asked]
 
             end = time.monotonic() + 300
             while "4 replicas on 1 node, 4 workers" not in notes and time.monotonic() < end:

@@ -15,7 +15,7 @@ from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.takes.engine import Tally, play
-from besttake.takes.jobs import Block, Job, take_draw
+from besttake.takes.jobs import Job, TakeGrid, take_draw
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import WorkerPool
 from besttake.takes.ray import Assignment, Cluster, Replicas, own_modules
@@ -57,10 +57,10 @@ class Playing:
     """Plays takes of a policy that the run does not have yet, one environment after the other."""
 
     def __init__(
-        self, blocks: list[Block], uri: str, policy: Policy, setup: Setup, store: Store, workers: WorkerPool,
+        self, grids: list[TakeGrid], uri: str, policy: Policy, setup: Setup, store: Store, workers: WorkerPool,
         reporter: Reporter, saw: Callable[[Row], None],
     ) -> None:  # fmt: skip
-        self.blocks, self.uri, self.policy, self.setup = blocks, uri, policy, setup
+        self.grids, self.uri, self.policy, self.setup = grids, uri, policy, setup
         self.store, self.workers, self.reporter = store, workers, reporter
         self._closing, self._saw = ExitStack(), saw
         self._started: Replicas | None = None
@@ -72,9 +72,9 @@ class Playing:
             reporter.note(f"one of {len(gpus())} GPUs is used; for a replica on each: pip install 'besttake[ray]'")
         acting = spec.small and setup.cheap
         self.jobs: dict[str, list[Job]] = {}
-        for block in blocks:
-            env = setup.envs[block.env]
-            self.jobs[block.env] = block.jobs(
+        for grid in grids:
+            env = setup.envs[grid.env]
+            self.jobs[grid.env] = grid.jobs(
                 spec, env, stride=setup.plan.stride, goes_on=setup.goes_on(env),
                 actor=self._factory if acting else None,
             )  # fmt: skip
@@ -90,13 +90,13 @@ class Playing:
         missing = {*keys} - {row.key for row in self.store.rows()}
         for env, planned in self.jobs.items():
             jobs = [job for job in planned if job.key in missing]
-            _log.info("%s in %s: %d of %d takes to play", self.blocks[0].policy, env, len(jobs), len(planned))
+            _log.info("%s in %s: %d of %d takes to play", self.grids[0].policy, env, len(jobs), len(planned))
             if jobs:
                 self._play(jobs, self.setup.envs[env])
 
     def _play(self, jobs: list[Job], env: EnvSpec) -> None:
         reporter = self.reporter
-        with reporter.stage(f"takes {self.blocks[0].policy[-24:]}", len(jobs), "takes", plays=True) as stage:
+        with reporter.stage(f"takes {self.grids[0].policy[-24:]}", len(jobs), "takes", plays=True) as stage:
 
             def finished(row: Row) -> None:
                 self._saw(row)

@@ -22,7 +22,7 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter, RunProgress
 from besttake.scorers.scoring import score_takes
 from besttake.takes.heartbeat import Beat
-from besttake.takes.jobs import Block
+from besttake.takes.jobs import TakeGrid
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.pool import WorkerPool
 from besttake.takes.scores import Scores
@@ -35,6 +35,7 @@ from besttake.verbs.diagnose.setup import (
     Setup,
     context_of,
     encoder_without_demos,
+    grids_of,
     length_note,
     load_policy,
     order_of,
@@ -110,15 +111,15 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
             choice = _choose(name, policy, setup, session)
         own = replace(setup, retrieval=choice.config)
         left_out[name] = choice.left_out
-        blocks = _admit(name, policy.spec, own, store, choice.left_out)
-        with Playing(blocks, uri, policy, own, store, workers, session.reporter, session.count_take) as play:
+        grids = _admit(name, policy.spec, own, store, choice.left_out)
+        with Playing(grids, uri, policy, own, store, workers, session.reporter, session.count_take) as play:
             if settings.places is None:
-                keys = [key for block in blocks for key in block.take_keys()]
+                keys = [key for grid in grids for key in grid.take_keys()]
                 session.progress.planned[name] = len({*keys} - {row.key for row in store.rows()})
                 with session.timed("takes"):
                     play(keys)
             else:
-                course = _course(blocks, policy.spec, own, settings, play, scoring)
+                course = _course(grids, policy.spec, own, settings, play, scoring)
                 made = session.progress.done
                 budget = budget_of(plan, len({*course.cell_of.values()}))
                 share = _budget_share((budget - len(planned)) // left, course, store)
@@ -185,10 +186,10 @@ def _choose(name: str, policy: Policy, setup: Setup, session: Session) -> Choice
     return choice
 
 
-def _admit(policy: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tuple[str, ...]) -> list[Block]:
+def _admit(policy: str, spec: PolicySpec, setup: Setup, store: Store, left_out: tuple[str, ...]) -> list[TakeGrid]:
     """Bind the run to a policy and its retrieval, and note the arms that it cannot run or that are ``left_out``.
 
-    Returns its planned takes, a block per environment.
+    Returns its planned takes, a grid per environment.
     """
     plan = setup.plan
     store.claim(f"policy {policy}", spec.fingerprint)
@@ -196,17 +197,14 @@ def _admit(policy: str, spec: PolicySpec, setup: Setup, store: Store, left_out: 
     if any({"noise", "retrieval"} & {*each.settings} for each in specs_of(arms).values()):
         store.claim(f"retrieval {policy}", setup.retrieval.to_dict())
     store.skip(policy, [arm for arm in plan.arms if arm not in arms])
-    return [
-        Block(policy, uri, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), uri), arms, plan.seeds)
-        for uri, env in setup.envs.items()
-    ]
+    return grids_of(plan, setup.envs, policy, arms, plan.seeds)
 
 
 def _course(
-    blocks: list[Block], spec: PolicySpec, setup: Setup, settings: Settings, playing: _Play, scoring: _Scoring
+    grids: list[TakeGrid], spec: PolicySpec, setup: Setup, settings: Settings, playing: _Play, scoring: _Scoring
 ) -> Course:
     """The rounds of takes and scores of one policy in a run until decided."""
-    policy, session, store = blocks[0].policy, scoring.session, scoring.store
+    policy, session, store = grids[0].policy, scoring.session, scoring.store
     groups = {(uri, task.name): task.group for uri, env in setup.envs.items() for task in env.tasks}
     order = sorted(settings.places or {}, key=(settings.places or {}).__getitem__)
 
@@ -230,7 +228,7 @@ def _course(
         return cells
 
     cells = {(env, task, start): (env, groups[env, task]) for env, task, start in order}
-    return Course(policy, order, cells, blocks[0].arms, settings, play, observe)
+    return Course(policy, order, cells, grids[0].arms, settings, play, observe)
 
 
 def _budget_share(share: int, course: Course, store: Store) -> int:

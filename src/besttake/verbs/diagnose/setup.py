@@ -40,6 +40,7 @@ from besttake.registry import Uri
 from besttake.scorers.base import Scorer, ScorerSpec
 from besttake.scorers.scoring import Context, make_scorers, named_scorers
 from besttake.takes.draws import Draw
+from besttake.takes.jobs import TakeGrid
 from besttake.takes.manifest import Extent, Manifest
 from besttake.threads import PatientCaller
 from besttake.types import F32, Array, EnvSpec, Observation, Start
@@ -96,6 +97,14 @@ def units_of(plan: Plan, envs: Mapping[str, EnvSpec]) -> list[Unit]:
         for uri, env in envs.items()
         for task in plan.chosen_tasks(env)
         for start in plan.chosen_starts(plan.offered(env), uri)
+    ]
+
+
+def grids_of(plan: Plan, envs: Mapping[str, EnvSpec], policy: str, arms: tuple[str, ...], seeds: int) -> list[TakeGrid]:
+    """The planned takes of a policy in these arms, a grid per environment."""
+    return [
+        TakeGrid(policy, uri, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), uri), arms, seeds)
+        for uri, env in envs.items()
     ]
 
 
