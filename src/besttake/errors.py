@@ -81,7 +81,7 @@ def one_line(error: BaseException, most: int = 500) -> str:
     """
     try:
         message = " ".join(str(error).split())
-    except Exception:  # an error of someone else's may not even be able to say what it is
+    except BaseException:  # an error of someone else's may not even be able to say what it is
         message = ""
     if not isinstance(error, BestTakeError | EndedByCode) or not message:
         message = f"{type(error).__name__}: {message}".removesuffix(": ")

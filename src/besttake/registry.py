@@ -18,8 +18,8 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache, partial
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
-from besttake.errors import ComponentError, failure, one_clear_error, one_line, suggestion
+from besttake.errors import ComponentError, blaming, failure, one_clear_error, one_line, suggestion
 from besttake.files import short_hash
 from besttake.options import check_known
 
@@ -237,6 +237,17 @@ def policy(uri: str | FromFile, *, trust_remote_code: bool = False, **options: A
 def env(uri: str | FromFile, **options: Any) -> Env:
     """The environment that ``uri`` names."""
     return cast("Env", make("envs", uri, **options))
+
+
+@contextmanager
+def opened_env(uri: str | FromFile) -> Iterator[Env]:
+    """The environment that ``uri`` names, closed at the end; whatever its code raises is told in one line."""
+    with blaming(uri.text if isinstance(uri, FromFile) else uri):
+        made = env(uri)
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 def encoder(uri: str | FromFile, **options: Any) -> Encoder:

@@ -35,9 +35,12 @@ def a_row_twice(root):
     pq.write_table(table.take([0, 1, 2, 3, 4, 5, 6, 6]), path)
 
 
-def an_episode_unlisted(root):
-    path = root / "meta" / "episodes.jsonl"
-    path.write_text(path.read_text().split("\n")[0] + "\n")
+def first_episode_listed(times):
+    def list_it(root):
+        path = root / "meta" / "episodes.jsonl"
+        path.write_text(times * (path.read_text().split("\n")[0] + "\n"))
+
+    return list_it
 
 
 def narrow_actions(root):
@@ -69,6 +72,13 @@ def hdf5_contiguous(root):
         file.create_dataset("data/demo_0/actions", (8, 7), np.float64)
 
 
+def hdf5_frames(root):
+    with h5py.File(sorted(root.iterdir())[1], "a") as file:
+        values = file["data/demo_0/obs/eye_in_hand_rgb"][:5]
+        del file["data/demo_0/obs/eye_in_hand_rgb"]
+        file["data/demo_0/obs/eye_in_hand_rgb"] = values
+
+
 def hdf5_samples(root):
     path = sorted(root.iterdir())[1]
     with h5py.File(path, "a") as file:
@@ -97,6 +107,15 @@ def tfrecord_cut(root):
     path.write_bytes(path.read_bytes()[:first])
 
 
+def spare_chunk(root):
+    """An array with room for more steps than there are: a piece at its end does not stand for the one that is lost."""
+    group = zarr.open_group(str(root), mode="r+")
+    values, each = group["data/state"][:], group["data/state"]
+    each.resize((len(values) + each.chunks[0], *values.shape[1:]))
+    each[len(values) :] = 1
+    (root / "data/state/1.0").unlink()
+
+
 def chunk(name):
     return lambda root: (root / name).unlink()
 
@@ -112,11 +131,13 @@ def replay(root, episodes):
 BROKEN = [
     ("lerobot", writers.openpi_libero, rows_missing, "5 of the 8 rows .*episode_000001.parquet"),
     ("lerobot", writers.openpi_libero, a_row_twice, "rows in episode_000001.parquet that are not its steps 0 to 7"),
-    ("lerobot", writers.openpi_libero, an_episode_unlisted, "1 of the 2 episodes .*meta/info.json"),
+    ("lerobot", writers.openpi_libero, first_episode_listed(1), "1 of the 2 episodes .*meta/info.json"),
+    ("lerobot", writers.openpi_libero, first_episode_listed(2), "1 of the 2 episodes .*meta/info.json"),
     ("lerobot", writers.openpi_libero, narrow_actions, "6 of the 7 numbers of actions .*info.json"),
     ("lerobot", writers.ipec_libero, a_short_video, "5 of the 8 frames .*episode_000001.mp4"),
     ("hdf5", writers.libero_hdf5, hdf5_chunk, "3 of the 4 chunks .*eye_in_hand_rgb"),
     ("hdf5", writers.libero_hdf5, hdf5_contiguous, "0 of the 56 numbers .*actions"),
+    ("hdf5", writers.libero_hdf5, hdf5_frames, "4 of the 7 frames .*its actions"),
     ("hdf5", writers.libero_hdf5, hdf5_samples, "8 of the 12 actions .*demo_0"),
     ("maniskill", lambda r, e: writers.maniskill(r / "t.h5", e), maniskill_episode, "has no group traj_1"),
     ("aloha", writers.aloha, aloha_chunk, "0 of the 4 chunks .*cam_left_wrist"),
@@ -124,6 +145,8 @@ BROKEN = [
     ("rlds", rlds, tfrecord_cut, "1 of the 2 records .*train.tfrecord-00000-of-00002"),
     ("zarr", replay, chunk("data/img/1.0.0.0"), r"3 of the 4 pieces .*data/img.*\?missing=fill"),
     ("zarr", replay, chunk("data/state/3.0"), "3 of the 4 pieces .*data/state"),
+    ("zarr", replay, lambda root: shutil.rmtree(root / "meta"), "is not a replay buffer .*episode_ends"),
+    ("zarr", replay, spare_chunk, "3 of the 4 pieces .*data/state"),
     ("zarr", replay, chunk("meta/episode_ends/0"), "0 of the 1 pieces .*meta/episode_ends"),
 ]
 
@@ -139,24 +162,26 @@ def test_what_is_promised_and_missing_is_named_with_its_file_and_count(tmp_path,
     assert not (tmp_path / "library").exists()
 
 
-def test_a_video_that_was_cut_between_two_frames_is_noticed(tmp_path):
+@pytest.mark.parametrize("kind", ["mp4", "mkv"])
+def test_a_video_that_was_cut_between_two_frames_is_noticed(tmp_path, kind):
     import av
 
-    with av.open(str(tmp_path / "whole.mp4"), "w", options={"movflags": "faststart"}) as container:
+    name, options = f"whole.{kind}", {"movflags": "faststart"} if kind == "mp4" else {}
+    with av.open(str(tmp_path / name), "w", options=options) as container:
         stream = container.add_stream("libx264", rate=10, options={"g": "1", "bf": "0"})
         stream.height, stream.width, stream.pix_fmt = 16, 16, "yuv420p"
         for image in EPISODES[0].pictures["wrist"][:8]:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(image))))
         container.mux(stream.encode())
-    with av.open(str(tmp_path / "whole.mp4")) as container:
+    with av.open(str(tmp_path / name)) as container:
         ends = [packet.pos + packet.size for packet in container.demux(video=0) if packet.size]
-    data = (tmp_path / "whole.mp4").read_bytes()
+    data = (tmp_path / name).read_bytes()
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "whole.mp4").write_bytes(data)
-    (tmp_path / "in" / "cut.mp4").write_bytes(data[: ends[4]])
+    (tmp_path / "in" / name).write_bytes(data)
+    (tmp_path / "in" / f"cut.{kind}").write_bytes(data[: ends[4]])
     cut, whole = registry.demos(f"video:{tmp_path / 'in'}")
     assert len(whole.frames) == 8
-    assert re.search("5 of the 8 frames .*cut.mp4|damaged video cut.mp4", cut.reason)
+    assert re.search(f"[45] of the 8 frames .*cut.{kind}|damaged video cut.{kind}", cut.reason)
 
 
 def test_pieces_that_a_writer_left_out_because_they_are_empty_can_be_allowed(tmp_path):

@@ -18,9 +18,8 @@ import writers
 from besttake import registry
 from besttake.demos.build import build
 from besttake.demos.library import Library
-from besttake.demos.resolve import open_or_build
 from besttake.encoders.hog import Hog
-from besttake.errors import BestTakeError, ComponentError, LibraryError, RunError
+from besttake.errors import ComponentError, LibraryError, RunError
 from besttake.files import write_text
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
@@ -44,13 +43,6 @@ def test_a_column_of_another_type_is_one_line(tmp_path: Path, name: str, kind: s
     with pytest.raises(LibraryError, match="demonstration episode 1 has ") as error:
         build(registry.demos(f"lerobot:{root}"), Hog(), tmp_path / "library")
     assert "\n" not in str(error.value)
-
-
-def test_a_replay_buffer_without_ends_is_one_line(tmp_path: Path) -> None:
-    root = Path(shutil.copytree(Path(__file__).parent / "fixtures" / "replay.zarr", tmp_path / "a.zarr"))
-    shutil.rmtree(root / "meta")
-    with pytest.raises(LibraryError, match=r"is not a replay buffer .*episode_ends"):
-        open_or_build(str(root))
 
 
 def test_directories_whose_names_are_not_utf_8_are_read_and_built_in(tmp_path: Path) -> None:
@@ -105,14 +97,7 @@ class Odd:
             raise RuntimeError("CUDA\nout of memory")
         if self.way == "leaves":
             sys.exit(3)
-        unit = np.full((len(images), 3), 3**-0.5, np.float32)
-        return {
-            "wide": unit[:, :2],
-            "few": unit[:1],
-            "none": None,
-            "list": unit.tolist(),
-            "object": unit.astype(object),
-        }[self.way]
+        return np.zeros((1, 3), np.float32)
 
 
 @pytest.mark.parametrize(
@@ -120,10 +105,7 @@ class Odd:
     [
         ("raises", r"the encoder odd failed: RuntimeError: CUDA out of memory \(test_one_line.py"),
         ("leaves", "the encoder odd failed: .*3"),
-        ("wide", r"gave float32 of shape \(8, 2\), not float32 \(8, 3\)"),
-        ("few", r"gave float32 of shape \(1, 3\)"),
-        ("none", r"gave object of shape \(\)"),
-        ("object", r"gave object of shape \(8, 3\)"),
+        ("gives few", r"gave float32 of shape \(1, 3\), not float32 \(8, 3\)"),
     ],
 )
 def test_an_encoder_that_fails_or_gives_something_else_is_one_line(tmp_path: Path, way: str, says: str) -> None:
@@ -131,4 +113,3 @@ def test_an_encoder_that_fails_or_gives_something_else_is_one_line(tmp_path: Pat
     with pytest.raises(ComponentError, match=says) as error:
         build(registry.demos(f"lerobot:{root}"), Odd(way), tmp_path / "library")
     assert "\n" not in str(error.value)
-    assert isinstance(error.value, BestTakeError)

@@ -41,6 +41,10 @@ class OddEnv(Odd):
         self.called()
         return self._inner.step(action)
 
+    def close(self) -> None:
+        if os.environ.get("ODD", "").startswith("close"):
+            raise ENDS[os.environ["ODD"].split()[1]](3)
+
 
 class OddPolicy(Odd):
     def sample(self, *arguments: Any) -> Any:

@@ -22,11 +22,12 @@ from besttake.verbs.runs import summarise
 LARGE = "python:odd_parts:policy?small=false"
 PLAN: dict[str, Any] = {
     "policy": "testbed:half", "env": "testbed:pick", "starts": 2, "seeds": 2, "arms": ("base",), "probe_states": 0,
-    "check_states": 0, "workers": 1, "patience": 1.0,
+    "check_states": 0, "workers": 1,
 }  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
     "env": {"env": "python:odd_parts:env"},
     "factory": {"env": "python:odd_parts:env"},
+    "close": {"env": "python:odd_parts:env"},
     "small": {"policy": "python:odd_parts:policy"},
     "large": {"policy": LARGE},
     "encoder": {"encoder": "python:odd_parts:encoder"},
@@ -61,11 +62,12 @@ def run(kind: str, end: str, library: str, out: Path, monkeypatch: pytest.Monkey
     if kind == "encoder":
         monkeypatch.setenv("BESTTAKE_CACHE", str(out.parent))  # where nothing is embedded yet
     demos = {"demos": library, "starts": 4} if kind == "encoder" else {"demos_per_task": 2}
-    return diagnose(Plan(**{**PLAN, **demos, **KINDS[kind]}), out)
+    patience = 1.0 if end == "sleep" else 60.0  # on a busy machine a simulator may take its time
+    return diagnose(Plan(**{**PLAN, **demos, **KINDS[kind], "patience": patience}), out)
 
 
 # In the main thread, where factories and scorers are called, KeyboardInterrupt is Ctrl-C; there is no limit for them.
-MAIN = {(kind, end) for kind in ("factory", "scorer") for end in ("sleep", "KeyboardInterrupt")}
+MAIN = {(kind, end) for kind in ("factory", "close", "scorer") for end in ("sleep", "KeyboardInterrupt")}
 WAYS = [
     pytest.param(kind, end, marks=() if end == "SystemExit" or kind == "large" else pytest.mark.slow)
     for kind in KINDS for end in (*odd_parts.ENDS, "sleep") if (kind, end) not in MAIN
@@ -79,7 +81,7 @@ def test_a_component_may_end_as_it_likes(
     try:
         result = run(kind, end, library, tmp_path / "run", monkeypatch)
     except BestTakeError as error:
-        assert kind in ("factory", "encoder") or (kind, end) == ("large", "sleep")
+        assert kind in ("factory", "close", "encoder") or (kind, end) == ("large", "sleep")
         assert ("gave no answer for 1 s" if end == "sleep" else end) in str(error)
         assert "\n" not in str(error)
         return
@@ -90,14 +92,6 @@ def test_a_component_may_end_as_it_likes(
     assert cell.errors > 0
     reasons = " ".join(reason for reason, _ in summarise(tmp_path / "run").failures)
     assert ("died or hung" if end == "sleep" else end) in reasons
-
-
-def test_an_encoder_that_exits_while_a_library_is_built_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ODD", "encoder SystemExit")
-    with pytest.raises(BestTakeError, match="the encoder odd failed: SystemExit: 3"):
-        build_at(tmp_path / "library", "testbed:pick", "python:odd_parts:encoder", Options(max_demos=4))
 
 
 def test_a_module_that_exits_when_it_is_imported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

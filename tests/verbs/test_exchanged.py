@@ -68,6 +68,9 @@ def test_takes_of_another_run_are_refused(runs: Path) -> None:
     for use in (lambda: diagnose(Plan(**PLAN, seed=0), runs / "0"), lambda: summarise(runs / "0")):
         with pytest.raises(RunError, match=f"takes.sqlite {OTHER}"):
             use()
+    (runs / "0" / "takes.sqlite").unlink()
+    with pytest.raises(RunError, match=f"takes {OTHER}"):  # nor are they taken in where the table is gone
+        diagnose(Plan(**PLAN, seed=0), runs / "0")
 
 
 def test_a_run_that_grows_keeps_its_name_and_two_of_one_plan_have_the_same(runs: Path, tmp_path: Path) -> None:

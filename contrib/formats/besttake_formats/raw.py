@@ -28,6 +28,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -41,12 +42,13 @@ from besttake.demos.reading import (
     Unreadable,
     check_count,
     check_links,
+    decoded,
     digest,
+    fitted,
     inside,
     picture,
     read_json,
     stacked,
-    video_frame,
     video_frames,
 )
 from besttake.errors import LibraryError
@@ -296,7 +298,10 @@ class _DroidReader:
         return video_frames(self._video(key, self.camera), self.size)
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        return video_frame(self._video(key, camera), step)
+        video = self._video(key, camera)
+        for _, image in islice(decoded(video), step, None):
+            return fitted(image, FULL_SIZE)
+        raise Unreadable(f"has no frame {step} in {video.name}")
 
     def _video(self, key: str, camera: str) -> Path:
         """The video of a camera; metadata name it by a path that begins elsewhere, so only its name is used."""

@@ -18,8 +18,9 @@ Options: ``camera`` (a picture under ``data``; by default the one in the hand, e
 from __future__ import annotations
 
 import hashlib
+import math
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,8 @@ def make(
     states = choose_columns(arrays, state, _STATES, name)
     actions = choose_columns(arrays, action, (("action",),), name)
     if read.choice("missing", more.get("missing", "refuse"), ("refuse", "fill")) == "refuse":
-        _check_pieces({key: arrays[key] for key in (stored, *(states or ()), *(actions or ()))}, ends[-1], name)
+        used = (stored, *(states or ()), *(actions or ()))
+        _check_pieces(path, [arrays[key] for key in used], ends[-1], name)
     task_of_all = task or path.name.split(".zarr")[0]
     reader = _ZarrReader(arrays, ends, stored, states, actions, task_of_all, read.whole("size", size))
     notes = [f"a Zarr replay buffer of {len(ends)} episodes", *missing_notes(arrays, state=states, action=actions)]
@@ -142,7 +144,7 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
         _check_arrays(arrays, name)
         if path.is_dir():  # an archive has checksums of its own
             _check_lengths(path, arrays, name)
-        _check_pieces({"../meta/episode_ends": stored}, stored.shape[0], name)
+        _check_pieces(path, [stored], stored.shape[0], name)
         ends = np.asarray(stored[:])
     except LibraryError:
         raise
@@ -186,13 +188,15 @@ def _check_lengths(path: Path, arrays: Mapping[str, Any], name: str) -> None:
                     raise LibraryError(f"{name}: {where} has {size} of its {said} bytes; copy the data set again")
 
 
-def _check_pieces(arrays: Mapping[str, Any], rows: int, name: str) -> None:
-    """LibraryError unless every piece of the first ``rows`` of each array is stored."""
-    for key, each in arrays.items():
-        grid = [-(-size // piece) for size, piece in zip((rows, *each.shape[1:]), each.chunks, strict=True)]
-        needed = int(np.prod(grid, dtype=object))
+def _check_pieces(path: Path, arrays: Iterable[Any], rows: int, name: str) -> None:
+    """LibraryError unless every piece of the first ``rows`` of each array is stored below ``path``."""
+    stored = {part for part, _ in _parts(path)}
+    for each in arrays:
+        sizes = zip((rows, *each.shape[1:]), each.shards or each.chunks, strict=True)
+        grid = [-(-size // piece) for size, piece in sizes]
+        needed = (f"{each.path}/{each.metadata.encode_chunk_key(place)}" for place in np.ndindex(*grid))
         try:
-            check_count(min(each.nchunks_initialized, needed), needed, "pieces", f"data/{key}")
+            check_count(sum(part in stored for part in needed), math.prod(grid), "pieces", each.path)
         except Unreadable as error:
             why = "or, if its writer left out what is all zero, add ?missing=fill"
             raise LibraryError(f"{name} {error}, {why}") from None
@@ -236,7 +240,7 @@ def _numbers(data: Any, keys: tuple[str, ...] | None, first: int, end: int) -> F
         if (end - first) * int(np.prod(data[key].shape[1:], dtype=object)) > _MOST_NUMBERS:
             raise Unreadable(f"has more numbers in {key} than are read")
         rows = _read(data[key], first, end)
-        parts.append(rows.reshape(len(rows), -1).astype(np.float32))
+        parts.append(rows.reshape(len(rows), math.prod(rows.shape[1:])).astype(np.float32))
     return np.concatenate(parts, axis=1)
 
 

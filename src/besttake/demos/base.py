@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.demos.reading import Unreadable
+from besttake.demos.reading import Unreadable, check_count
 from besttake.errors import LibraryError
 from besttake.options import Reader
 from besttake.types import F32, U8, Demo
@@ -292,8 +292,9 @@ class Episodes:
     def _demo(self, key: str, task: str, instruction: str) -> Demo:
         states, actions = self.reader.numbers(key)
         frames = self.reader.frames(key)
-        if actions is not None and len(frames) == len(actions) + 1:
-            frames = frames[:-1]
+        if actions is not None:
+            frames = frames[: -1 if len(frames) == len(actions) + 1 else None]
+            check_count(min(len(frames), len(actions)), len(actions), "frames", "its actions")
         return Demo(key, task, frames, np.arange(len(frames), dtype=np.int64), states, actions, instruction)
 
     def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:

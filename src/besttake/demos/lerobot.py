@@ -139,7 +139,7 @@ class Meta:
         if not episodes or any(episode.length < 0 for episode in episodes):
             raise LibraryError(f"{self.name}: its list of episodes under meta/ is empty or damaged")
         try:
-            check_count(len(episodes), self.info.total_episodes, "episodes", "meta/info.json")
+            check_count(len({each.number for each in episodes}), self.info.total_episodes, "episodes", "meta/info.json")
         except Unreadable as error:
             raise LibraryError(f"{self.name} {error}") from None
         return sorted(episodes, key=lambda episode: episode.number)

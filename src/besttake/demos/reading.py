@@ -11,7 +11,6 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +231,7 @@ def timed_frames(path: Path, largest: int = LARGEST) -> tuple[U8, NDArray[np.flo
     """All frames of a video, uint8 (F, h, w, 3), and the second (F,) at which each is shown, from 0 on."""
     frames: list[U8] = []
     seconds: list[float] = []
-    for second, image in _decoded(path, 0.0):
+    for second, image in decoded(path):
         check_size(image.width, image.height, len(frames) + 1, largest)
         frames.append(fitted(image, largest))
         seconds.append(second)
@@ -244,17 +243,10 @@ def timed_frames(path: Path, largest: int = LARGEST) -> tuple[U8, NDArray[np.flo
     return stacked(frames, path.name), times - times[0]
 
 
-def video_frame(path: Path, place: int) -> U8:
-    """Frame number ``place`` of a video, full size: uint8 (h, w, 3)."""
-    for _, image in islice(_decoded(path, 0.0), place, None):
-        return fitted(image, FULL_SIZE)
-    raise Unreadable(f"has no frame {place} in {path.name}")
-
-
 def video_slice(path: Path, start: float, count: int, fps: float, largest: int = LARGEST) -> U8:
     """``count`` frames of a video from ``start`` seconds on, at ``fps``: uint8 (count, h, w, 3)."""
     frames: list[U8] = []
-    for seconds, image in _decoded(path, start):
+    for seconds, image in decoded(path, start):
         check_size(image.width, image.height, count, largest)
         place = round((seconds - start) * fps)
         if place >= count:
@@ -274,7 +266,7 @@ def video_rate(path: Path) -> float:
         return 0.0
 
 
-def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
+def decoded(path: Path, start: float = 0.0) -> Iterator[tuple[float, Any]]:
     """(seconds, Pillow image) from ``start`` on, in order; `Unreadable` where the file has fewer than it says."""
     if not path.is_file():
         raise Unreadable(f"has no video file {path.name}")
@@ -285,9 +277,10 @@ def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
             slack = 0.25 / float(stream.average_rate or 30)
             if start > 0:
                 container.seek(int(start / stream.time_base), stream=stream, backward=True, any_frame=False)
-            packets = 0
+            packets, end = 0, 0.0
             for packet in container.demux(stream):
                 packets += packet.size > 0
+                end = max(end, float(((packet.pts or 0) + (packet.duration or 0)) * stream.time_base))
                 for frame in packet.decode():
                     seconds = float(frame.pts * stream.time_base) if frame.pts is not None else 0.0
                     if seconds >= start - slack:
@@ -295,13 +288,21 @@ def _decoded(path: Path, start: float) -> Iterator[tuple[float, Any]]:
                         turned = getattr(frame, "rotation", 0) % 360
                         image = frame.to_image()
                         yield seconds, image.rotate(turned, expand=True) if turned in (90, 180, 270) else image
-            if start <= 0:  # mp4 and mov say how many frames there are, mkv and webm do not
-                check_count(packets, stream.frames or None, "frames", path.name)
+            if start <= 0:  # mp4 and mov say how many frames there are; ffmpeg's mkv and webm, how long they last
+                missing = (_seconds_said(stream) - end) / (4 * slack)
+                promised = stream.frames or (packets + round(missing) if missing > 2 else None)
+                check_count(packets, promised, "frames", path.name)
     except Unreadable:
         raise
     except Exception as error:  # the library raises more than its own errors at damaged files
         reason = " ".join(str(error).split()).split(": ")[0][:120] or type(error).__name__
         raise Unreadable(f"has a damaged video {path.name} ({reason})") from error
+
+
+def _seconds_said(stream: Any) -> float:
+    """How long a stream lasts by its own tag; 0 if it does not say."""
+    said = re.fullmatch(r"(\d{2,4}):(\d\d):(\d\d\.\d+)", stream.metadata.get("DURATION", ""))
+    return float(np.dot([3600, 60, 1], [float(part) for part in said.groups()])) if said else 0.0
 
 
 def _opened(path: Path) -> Any:

@@ -80,8 +80,5 @@ def _spec(rows: list[Row], file: Path) -> EnvSpec:
     uris = sorted({row.key.env for row in rows})
     if len(uris) > 1:
         raise LibraryError(f"the takes come from {', '.join(uris)}; name one of them with ?env=…")
-    env = registry.env(registry.FromFile(uris[0], file))
-    try:
+    with registry.opened_env(registry.FromFile(uris[0], file)) as env:
         return env.spec
-    finally:
-        env.close()

@@ -28,6 +28,8 @@ from besttake.takes.manifest import Manifest, check_same
 from besttake.takes.take import Take
 from besttake.takes.take_table import TakeTable, damaged, explained, is_damage
 
+_OWNER = "takes/run.json"  # whose takes these are, for when the table that says so is gone
+
 
 class Store:
     """A run directory, opened to read (`open`) or, by one process at a time, to write (`write`).
@@ -92,6 +94,7 @@ class Store:
                 store = cls(directory, manifest, rows.rows)
                 store._table, store.mended, store._lock = rows, mended, lock
                 store._keep_manifest()
+                store.write_bytes(_OWNER, files.sealed_json({"run": manifest.run}))
             except BaseException:
                 rows.close()
                 raise
@@ -291,6 +294,8 @@ def _table_to_write(directory: Path, run: str) -> tuple[TakeTable, list[str]]:
     if not folder.is_dir():
         files.clear(folder)
         folder.mkdir()
+    with suppress(OSError, ValueError):  # missing or damaged: it is written again
+        files.check_run(folder, files.read_sealed_json(directory / _OWNER)["run"])
     strays = sorted(_files_of_takes(directory) - {directory / key.file for key in own.rows})
     adopted = [row for path in strays if (row := _adopted(path)) is not None]
     if own.torn:

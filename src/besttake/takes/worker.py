@@ -51,7 +51,7 @@ class Worker:
     def close(self) -> None:
         """Close all environments."""
         for env in self._envs.values():
-            env.close()
+            outcome(env.close)
         self._envs.clear()
 
     def _actor(self, slot: int) -> Actor | None:

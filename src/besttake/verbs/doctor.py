@@ -194,11 +194,7 @@ def _tried(name: str, attempt: Callable[[], str], mend: str) -> InstallCheck:
 
 def _try_testbed() -> str:
     """Reset and look at the embedded world: it needs MuJoCo to work, and no GL."""
-    env = registry.env("testbed")
-    env.reset(Start(env.spec.tasks[0].name, env.spec.starts[0]))
-    env.observe((env.spec.score_camera,))
-    env.close()
-    return f"tasks {', '.join(task.name for task in env.spec.tasks)}"
+    return f"tasks {', '.join(task.name for task in _try_env('testbed')[0].tasks)}"
 
 
 def _extra(extra: Extra) -> InstallCheck:
@@ -289,16 +285,13 @@ def _collected(problems: list[str]) -> Iterator[None]:
 
 def _try_env(uri: str) -> tuple[EnvSpec, str]:
     """The spec of an env that could be reset and drew a picture, and the picture's size."""
-    env = registry.env(uri)
-    try:
+    with registry.opened_env(uri) as env:
         spec = env.spec
         env.reset(Start(spec.tasks[0].name, spec.starts[0]))
         seen = env.observe((spec.score_camera,)).images[spec.score_camera]
         if seen.max() == seen.min():
             raise ComponentError(f"{uri}: its camera {spec.score_camera} draws one colour only; is OpenGL working?")
         return spec, f"{seen.shape[1]} x {seen.shape[0]}"
-    finally:
-        env.close()
 
 
 def _small_library(demos: str, env: EnvSpec | None, where: Path) -> Library:

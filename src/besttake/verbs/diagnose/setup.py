@@ -262,12 +262,9 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
 
 def spec_of(uri: str | registry.FromFile) -> EnvSpec:
     """The spec of an environment, which is made for it and closed again."""
-    env = registry.env(uri)
-    _log.info("environment %s: %d tasks, %d starts each", uri, len(env.spec.tasks), len(env.spec.starts))
-    try:
+    with registry.opened_env(uri) as env:
+        _log.info("environment %s: %d tasks, %d starts each", uri, len(env.spec.tasks), len(env.spec.starts))
         return env.spec
-    finally:
-        env.close()
 
 
 def manifest_of(setup: Setup, command: str) -> Manifest:
@@ -316,27 +313,22 @@ def rehearsed(policy_uri: str, env_uri: str) -> bool:
 
 def rehearse(policy: Policy, policy_uri: str, env_uri: str, patience: float | None = None) -> float:
     """ComponentError when ``policy`` or the env does not repeat; else the seconds that drawing a picture takes."""
-    env = registry.env(env_uri)
-    try:
+    with registry.opened_env(env_uri) as env:
         if not getattr(env, "repeats", True):  # perhaps a robot whose scene a person sets up
             return 0.0
         spec = env.spec
         start, cameras = Start(spec.tasks[0].name, spec.starts[0]), {*policy.spec.cameras, spec.score_camera}
-        with blaming(env_uri):
-            before = _reset(env, start, sorted(cameras))
+        before = _reset(env, start, sorted(cameras))
         caller = PatientCaller(f"the policy {policy_uri}", patience)
         with blaming(policy_uri):
             if Uri.parse(policy_uri).scheme == "python":
                 caller(_check_policy, policy, policy_uri, before)
             chunk = caller(policy.sample, [before], [_draw(0)])[0]
         if Uri.parse(env_uri).scheme == "gym":
-            with blaming(env_uri):
-                _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
+            _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
         began = time.perf_counter()
         env.observe((spec.score_camera,))
         return time.perf_counter() - began
-    finally:
-        env.close()
 
 
 def _draw(seed: int) -> Draw:
