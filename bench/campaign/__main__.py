@@ -10,11 +10,11 @@ import sys
 import time
 from collections.abc import Iterable
 
-from bench.campaign import kills, libraries, mutations, parsers
+from bench.campaign import components, kills, libraries, mutations, parsers
 from bench.campaign.run import Outcome, forget, keep, kept, run_stage, table
 from bench.campaign.stage import STAGES, Stage
 
-FILES = (kills, libraries, mutations, parsers)
+FILES = (kills, components, libraries, mutations, parsers)
 """Where stages are: importing a file registers its own."""
 
 

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from bench.campaign.havoc import damaged
 from bench.campaign.stage import Attempt, check, stage
 from bench.campaign.tiny import TAKES, World, environment_of, make_world, numbers
 from besttake.errors import BestTakeError
@@ -235,14 +236,10 @@ def mutate_file(rng: random.Random, path: Path, run: Path) -> str:
     return f"{name} {path.relative_to(run)} {detail}".strip()
 
 
-def _flip(rng: random.Random, path: Path, _: list[Path]) -> str:
-    data = bytearray(path.read_bytes())
-    if not data:
-        return "(empty)"
-    at, bit = rng.randrange(len(data)), rng.randrange(8)
-    data[at] ^= 1 << bit
-    path.write_bytes(data)
-    return f"bit {bit} of byte {at}"
+def _damage(rng: random.Random, path: Path, _: list[Path]) -> str:
+    bad, what = damaged(rng, path.read_bytes())
+    path.write_bytes(bad)
+    return what
 
 
 def _overwrite(rng: random.Random, path: Path, _: list[Path]) -> str:
@@ -268,14 +265,6 @@ def _extend(rng: random.Random, path: Path, _: list[Path]) -> str:
     with path.open("ab") as file:
         file.write(bytes(length) if rng.random() < 0.5 else rng.randbytes(length))
     return f"by {length} bytes"
-
-
-def _remove(rng: random.Random, path: Path, _: list[Path]) -> str:
-    data = path.read_bytes()
-    at = rng.randrange(len(data) + 1)
-    length = rng.choice([1, 2, 8, 64, 512, 4096])
-    path.write_bytes(data[:at] + data[at + length :])
-    return f"{length} bytes at {at}"
 
 
 def _other(rng: random.Random, path: Path, files: list[Path]) -> str:
@@ -314,6 +303,6 @@ def _directory(rng: random.Random, path: Path, _: list[Path]) -> str:
 
 
 MUTATIONS: dict[str, Callable[[random.Random, Path, list[Path]], str]] = {
-    "flip": _flip, "overwrite": _overwrite, "cut": _cut, "extend": _extend, "remove": _remove, "content": _other,
+    "damage": _damage, "overwrite": _overwrite, "cut": _cut, "extend": _extend, "content": _other,
     "digit": _digit, "delete": _delete, "directory": _directory,
 }  # fmt: skip

@@ -12,7 +12,6 @@ import json
 import os
 import random
 import resource
-import shutil
 import signal
 import sys
 import traceback
@@ -91,17 +90,12 @@ def _in_child(one: Format, inputs: list[bytes], place: Path, secret: Path, expec
     _, status = os.waitpid(child, 0)
     check(not watch.opened(), f"{one.name}: a file outside its directory was opened")
     if status:
-        if keep := os.environ.get("BESTTAKE_FUZZ_KEEP"):
-            shutil.copytree(place / "input", Path(keep) / f"{one.name}-{child}", dirs_exist_ok=True)
         code = os.waitstatus_to_exitcode(status)
         what = "hung in a C library" if code == -signal.SIGVTALRM else f"ended with {code}"
         raise Broken(f"{one.name}: the process {what}")
     refused, reason, broken = json.loads(said)
     if broken:
         number, what = broken[0]
-        keep = os.environ.get("BESTTAKE_FUZZ_KEEP")
-        if keep:
-            (Path(keep) / f"{one.name}-{abs(hash(what)) % 10**8}").write_bytes(inputs[number])
         raise Broken(f"{one.name}, input {number} of {inputs[number][:60]!r}… and {len(broken) - 1} more: {what}")
     check(not (expect and refused), f"{one.name}: a good file was refused: {reason}")
     return int(refused)

@@ -186,50 +186,12 @@ def test_failed_takes_are_an_error_unless_they_are_allowed(besttake, tmp_path: P
     assert besttake(*command, "--allow-failed").returncode == 0
 
 
-@pytest.mark.slow
-def test_a_damaged_take_is_made_again(plan: Path, reference: Path, besttake, tmp_path: Path) -> None:
-    before = kept(reference)
-    row = next(iter(before.values()))
-    path = reference / str(row.file)
-    path.write_bytes(path.read_bytes()[:1000])
-    shown = json.loads(besttake("runs", "show", reference, "--json").stdout)
-    assert shown["damaged"] == 1
-    told = besttake("diagnose", plan, "-o", reference).stderr
-    assert "1 takes are damaged and will be made again" in told
-    after = kept(reference)
-    assert after[row.key].sha256 == row.sha256
-    assert {k: r for k, r in after.items() if k != row.key} == {k: r for k, r in before.items() if k != row.key}
-
-
 def test_a_run_grows_and_keeps_what_it_has(plan: Path, reference: Path, besttake) -> None:
     before = kept(reference)
     besttake("diagnose", plan, "-o", reference, "--starts", "4", "-q")
     after = kept(reference)
     assert before.items() <= after.items()
     assert len(after) == TAKES * 4 // 3
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="makes a small tmpfs, which needs root")
-def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(plan: Path, besttake, tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(small)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not let us mount a tmpfs")
-    try:
-        stopped = besttake("diagnose", plan, "-o", small / "run", "-q", check=False)
-        assert stopped.returncode == 1
-        assert len(stopped.stderr.strip().splitlines()) == 1
-        assert "no room left on the disk" in stopped.stderr
-        safe = kept(small / "run")
-        assert safe
-        subprocess.run(["mount", "-o", "remount,size=32m", str(small)], check=True)
-        besttake("diagnose", plan, "-o", small / "run", "-q")
-        assert safe.items() <= kept(small / "run").items()
-        assert len(kept(small / "run")) == TAKES
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
 
 
 def test_an_error_that_comes_after_ctrl_c_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from besttake.reporting.drawing import PAGE, PRINT, Figure, Label, Mark, Polyline
+from besttake.reporting.drawing import PAGE, PRINT, Figure, Mark, Polyline
 from besttake.reporting.numbers import interval, number, percent, points
 from besttake.reporting.writers import write_figures
 from besttake.result import Result
@@ -25,14 +25,6 @@ def test_a_figure_has_fixed_colours_in_a_file_and_follows_the_theme_on_a_page() 
     assert PRINT["s1"] in (circle.get("style") or "")
     assert "fill:var(--s1)" in figure.svg(PAGE, standalone=False)
     assert figure._repr_svg_() == figure.svg()
-
-
-def test_text_in_a_figure_is_escaped() -> None:
-    figure = Figure(10, 10, "<b>", (Label(0, 0, "<i>&", tip='"quoted"'),))
-    text = figure.svg()
-    assert "<i>" not in text
-    assert "&lt;i&gt;&amp;" in text
-    assert ET.fromstring(text) is not None
 
 
 def test_numbers_are_written_as_people_read_them() -> None:

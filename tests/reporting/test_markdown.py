@@ -1,6 +1,5 @@
 import json
 from pathlib import Path
-from types import ModuleType
 
 from besttake.reporting.markdown import make_json, make_markdown
 
@@ -14,13 +13,6 @@ def test_markdown_carries_the_verdict_and_the_tables(run: Path, tmp_path: Path) 
     assert text.index("pass@1") < text.index("## Every cell")
     assert "None" not in text
     assert "nan" not in text
-
-
-def test_markdown_shows_names_as_text(synthetic: ModuleType, tmp_path: Path) -> None:
-    synthetic.build(tmp_path / "run", synthetic.Shape(policies=("<b>|x",), tasks=("t",), starts=3))
-    text = make_markdown(tmp_path / "run").read_text()
-    assert "<b>" not in text
-    assert "&lt;b&gt;\\|x" in text
 
 
 def test_json_is_the_result_itself(run: Path, tmp_path: Path) -> None:

@@ -134,17 +134,6 @@ def test_a_worker_that_dies_is_replaced_and_its_takes_come_out_the_same(tmp_path
         assert store.digest() == calm
 
 
-def test_a_worker_killed_from_outside_changes_nothing(tmp_path: Path, pool: WorkerPool) -> None:
-    own = WorkerPool(2)
-    killer = threading.Timer(0.6, lambda: os.kill(own.pids[0], signal.SIGKILL))
-    killer.start()
-    _, _, hurt = run(tmp_path / "hurt", jobs("python:toy:make?slow=0.01"), own)
-    killer.join()
-    own.close()
-    _, _, calm = run(tmp_path / "calm", jobs("python:toy:make?slow=0.01"), pool)
-    assert hurt == calm
-
-
 def test_a_stopped_worker_is_replaced_when_patience_ends_and_changes_nothing(tmp_path: Path, pool: WorkerPool) -> None:
     own = WorkerPool(2, patience=4.0)
     own.map(toy.halved, [2, 4, 6])

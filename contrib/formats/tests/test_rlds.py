@@ -21,7 +21,7 @@ from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
 from besttake_formats.rlds import Example, places
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(writers.__file__).parent / "fixtures"
 TFDS = FIXTURES / "rlds" / "libero_object_no_noops"
 
 
