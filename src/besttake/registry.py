@@ -54,6 +54,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "maniskill": "besttake.envs.maniskill:make",
         "vla-eval": "besttake.envs.vla_eval:make",
         "gym": "besttake.envs.gym:make",
+        "robot": "besttake.envs.robot:make",
     },
     "encoders": {
         "pixels": "besttake.encoders.pixels:make",

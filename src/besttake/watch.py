@@ -35,14 +35,14 @@ from besttake.takes.scores import Scores, run_digest
 from besttake.takes.store import digest_of
 
 _log = logging.getLogger(__name__)
-_HOST = "127.0.0.1"
-_SLOW = 10.0
+HOST = "127.0.0.1"
+SLOW = 10.0
 """A client that takes nothing for so many seconds is dropped."""
 _SILENT = 15.0
 """After so many seconds without a beat a run is taken for dead."""
 _REASONS = 20
 _FILMS = PageLimits(bytes=1_500_000, starts=12, newest=True)
-_HEADERS = {
+HEADERS = {
     "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store", "Content-Type": "text/html; charset=utf-8",
@@ -180,10 +180,10 @@ class LiveServer(ThreadingHTTPServer):
     def __init__(self, page: RunPage, port: int = 0) -> None:
         self.page = page
         try:
-            super().__init__((_HOST, port), _Visit)
+            super().__init__((HOST, port), _LiveVisit)
         except OSError as error:
-            raise ComponentError(f"cannot serve on {_HOST}:{port}: {error.strerror or error}") from None
-        self.url = f"http://{_HOST}:{self.server_port}/"
+            raise ComponentError(f"cannot serve on {HOST}:{port}: {error.strerror or error}") from None
+        self.url = f"http://{HOST}:{self.server_port}/"
         threading.Thread(target=self.serve_forever, args=(0.1,), name="live", daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -195,41 +195,23 @@ class LiveServer(ThreadingHTTPServer):
         self.server_close()
 
 
-class _Visit(BaseHTTPRequestHandler):
-    """One connection: the page, and whether there is another."""
+class Visit(BaseHTTPRequestHandler):
+    """One connection of a page's server: answers with the headers that keep a page to itself."""
 
-    server: LiveServer
-    timeout = _SLOW
+    timeout = SLOW
 
-    def do_HEAD(self) -> None:
-        """Answer with the stamp of the page alone."""
-        if self._is_welcome():
-            self._answer(HTTPStatus.OK, b"", self.server.page.stamp())
-
-    def do_GET(self) -> None:
-        """Answer with the page."""
-        if self._is_welcome():
-            stamp, text = self.server.page.current()
-            self._answer(HTTPStatus.OK, text.encode(errors="replace"), stamp)
-
-    def _is_welcome(self) -> bool:
-        """Only pages of this machine are answered: a name that others control could lead here, too."""
-        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
-        if host not in (_HOST, "localhost", "::1"):
-            self._answer(HTTPStatus.FORBIDDEN, b"only this machine is answered\n")
-        elif self.path != "/":
-            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing of this name\n")
-        else:
-            return True
-        return False
-
-    def _answer(self, status: HTTPStatus, data: bytes, stamp: str = "") -> None:
+    def answer(self, status: HTTPStatus, data: bytes, **headers: str) -> None:
+        """Send an answer; a client that has gone is no news."""
         with suppress(OSError):
             self.send_response(status)
-            for name, value in {**_HEADERS, "ETag": stamp, "Content-Length": str(len(data))}.items():
-                self.send_header(name, value)
+            for name, value in {**HEADERS, **headers, "Content-Length": str(len(data))}.items():
+                self.send_header(name.replace("_", "-"), value)
             self.end_headers()
             self.wfile.write(data)
+
+    def is_local(self) -> bool:
+        """Whether the browser came by a name of this machine: one that others control could lead here, too."""
+        return urlsplit(f"//{self.headers.get('Host', '')}").hostname in (HOST, "localhost", "::1")
 
     def version_string(self) -> str:
         """What the server calls itself."""
@@ -238,3 +220,29 @@ class _Visit(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Into the log, not onto the terminal."""
         _log.debug(format, *args)
+
+
+class _LiveVisit(Visit):
+    """One connection: the page, and whether there is another."""
+
+    server: LiveServer
+
+    def do_HEAD(self) -> None:
+        """Answer with the stamp of the page alone."""
+        if self._is_welcome():
+            self.answer(HTTPStatus.OK, b"", ETag=self.server.page.stamp())
+
+    def do_GET(self) -> None:
+        """Answer with the page."""
+        if self._is_welcome():
+            stamp, text = self.server.page.current()
+            self.answer(HTTPStatus.OK, text.encode(errors="replace"), ETag=stamp)
+
+    def _is_welcome(self) -> bool:
+        if not self.is_local():
+            self.answer(HTTPStatus.FORBIDDEN, b"only this machine is answered\n")
+        elif self.path != "/":
+            self.answer(HTTPStatus.NOT_FOUND, b"there is nothing of this name\n")
+        else:
+            return True
+        return False

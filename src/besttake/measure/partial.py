@@ -21,13 +21,15 @@ from besttake import result as r
 from besttake.arms import BASE
 from besttake.core.stats import YesNo
 from besttake.measure.cells import CellData, Settings, Stop, arm_takes
-from besttake.measure.looks import looks_until
+from besttake.measure.looks import Unit, looks_until, random_order
 from besttake.measure.until import SHOWN, Watch, path_of
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 
 ROUNDS = "rounds.json"
 """The file of a run until decided that holds the cells of its last round."""
+SESSION = "session"
+"""The entry of a run's identity that says that people played its takes: its hypotheses."""
 _MOST = 64 << 20
 _MOST_SEEDS = 1000
 
@@ -108,7 +110,10 @@ def fixed_cells(manifest: Manifest, rows: Mapping[TakeKey, Row]) -> list[CellDat
         for place in extent.tasks:
             env, _, task = place.partition(" ")
             units, errors = [], 0
-            for start in sorted(extent.starts):
+            order: list[Unit] = [(env, task, start) for start in sorted(extent.starts)]
+            if SESSION in manifest.identity:  # people play starts in the order that the session drew
+                order = random_order(order, manifest.identity["seed"])
+            for _, _, start in order:
                 keys = [TakeKey(policy, env, task, start, arm, seed) for arm in arms for seed in extent.seeds]
                 if not all(key in rows for key in keys):
                     break

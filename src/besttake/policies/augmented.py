@@ -7,7 +7,7 @@ episode, where there is nothing to look back at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
-from besttake.arms import COOLED, RETRIEVE
+from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.arms.base import Request, unmet
 from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
@@ -31,10 +31,12 @@ from besttake.types import F32, Observation, PolicySpec, Warm, WorldSpec
 class EpisodeHistory:
     """An episode so far: ``states`` of each step up to now, ``actions`` executed (one fewer), and the arm's memory.
 
-    ``task`` names the demonstrations to retrieve from, where the caller knows it; else the instruction does.
+    ``task`` names the demonstrations to retrieve from, where the caller knows it; else the instruction does. ``arm``
+    is that of the episode where a policy has several (`InSession`).
     """
 
     task: str = ""
+    arm: str = ""
     states: list[F32] = field(default_factory=list)
     actions: list[F32] = field(default_factory=list)
     memory: list[Any] = field(default_factory=list)
@@ -88,7 +90,14 @@ class Augmented:
             )
         task = self._task(history.task, seen.instruction)
         return Request(
-            task, self._arm, draw, seen, len(history.actions), history.states, history.actions, history.memory
+            task,
+            history.arm or self._arm,
+            draw,
+            seen,
+            len(history.actions),
+            history.states,
+            history.actions,
+            history.memory,
         )
 
     def _task(self, task: str, instruction: str) -> str:
@@ -97,6 +106,21 @@ class Augmented:
             return task
         named = (name for name in (task, instruction) if name and self._library.view(name).matched != "all")
         return next(named, "")
+
+
+class InSession(Augmented):
+    """A policy that plays each episode in the arm that its history names, and does not tell which.
+
+    ``begin`` gives a server's client its next episode.
+    """
+
+    def __init__(self, arms: ArmSampler, begin: Callable[[Any, Any], Awaitable[Any]]) -> None:
+        super().__init__(arms, BASE, "in a session", "")
+        self.begin = begin
+        self.looks_back = True  # takes are recorded with what happened in them
+        camera = arms.tools.world.score_camera
+        cameras = (*arms.policy.spec.cameras, *([camera] if camera else []))
+        self._spec = replace(self._spec, cameras=tuple(dict.fromkeys(cameras)))
 
 
 def _raised(chunk: F32 | Exception) -> F32:

@@ -43,7 +43,8 @@ class Section:
 class Page:
     """A page: ``status`` stands above its ``heading``. ``scripts`` run on ``data``, JSON by the id of its element.
 
-    ``stamp``: what a served page shows; it is loaded again when its server has another one.
+    ``stamp``: what a served page shows; it is loaded again when its server has another one. ``asks``: its own scripts
+    talk to its server.
     """
 
     title: str
@@ -53,10 +54,13 @@ class Page:
     scripts: Sequence[str] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     stamp: str = ""
+    asks: bool = False
 
     def html(self) -> str:
         """The text of the page."""
-        return template("page.html.j2", page=self, version=version(), may_load=may_load(served=bool(self.stamp)))
+        return template(
+            "page.html.j2", page=self, version=version(), may_load=may_load(served=bool(self.stamp) or self.asks)
+        )
 
     def save(self, out: str | Path) -> Path:
         """Write the page whole or not at all, with the directories above it."""

@@ -15,7 +15,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from besttake.errors import ComponentError, one_line
-from besttake.policies.augmented import Augmented, EpisodeHistory
+from besttake.policies.augmented import Augmented, EpisodeHistory, InSession
 from besttake.policies.base import Policy
 from besttake.policies.remote_wire import MOST_BYTES
 from besttake.takes.draws import Draw
@@ -76,6 +76,10 @@ class Served:
         self.follows = isinstance(policy, Augmented) and policy.looks_back
         """Whether the policy looks back over the episode, so that its history must be kept."""
         self._policy = policy
+        self.begin: Callable[[Served, Client], Awaitable[ServedEpisode]] | None = None
+        """In a session: what gives a client its next episode, whatever it calls it."""
+        if isinstance(policy, InSession):
+            self.begin = policy.begin
         self._begun: dict[Client | None, dict[bytes, int]] = {None: {}}
         """How often each client has begun each episode; those who have left are None."""
 
@@ -160,13 +164,28 @@ def _count(begun: dict[bytes, int], more: Mapping[bytes, int], most: int) -> Non
 class ServedEpisode:
     """One episode of a client: the draws of its chunks and its history so far.
 
-    ``sampled`` is the last chunk; its actions join the history when they are known to have been executed.
+    ``sampled`` is the last chunk; its actions join the history when they are known to have been executed. Until then
+    the first ``unconfirmed`` of them are taken to have been. ``over``: nothing of it is kept any more.
     """
+
+    over = False
+    unconfirmed = 0
 
     def __init__(self, served: Served, client: Client, draw: Draw, task: str = "") -> None:
         self._client, self._draw = client, draw
         self.history = EpisodeHistory(task)
         self.sampled: F32 = np.empty((0, served.spec.action_dim), np.float32)
+
+    def is_wanted(self, step: int) -> bool:
+        """Whether `saw` is to be told of this step, also where no sample is needed."""
+        return False
+
+    def saw(self, seen: Observation, step: int) -> None:
+        """Note what the client sees before the action ``step``."""
+
+    def ends_here(self) -> bool:
+        """Whether the next request on its connection begins another episode."""
+        return False
 
     async def sample(self, seen: Observation) -> F32:
         """The next chunk, (horizon, action_dim)."""

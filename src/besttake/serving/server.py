@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from besttake.auth import is_loopback, shows_token
 from besttake.errors import ComponentError, need
 from besttake.policies.base import Policy
+from besttake.serving.connections import CONNECTIONS
 from besttake.serving.served import Batches, Limits, Served
-from besttake.serving.sessions import SESSIONS
 
 _HEALTH_PATHS = ("/health", "/healthz")
 _HANDSHAKE = 10.0
@@ -43,8 +43,8 @@ def serve(
     ``Authorization: Bearer TOKEN`` (openpi's ``api_key`` works too) or as ``?token=TOKEN`` in the address.
     ``cameras`` maps the policy's cameras to the names that clients use.
     """
-    if protocol not in SESSIONS:
-        raise ComponentError(f"protocol {protocol!r} is unknown; known: {', '.join(SESSIONS)}")
+    if protocol not in CONNECTIONS:
+        raise ComponentError(f"protocol {protocol!r} is unknown; known: {', '.join(CONNECTIONS)}")
     if not token and not is_loopback(host):
         raise ComponentError(f"`host` {host} opens the policy to other machines: give a `token`, or serve on 127.0.0.1")
     need("websockets", "besttake serve", "serve")
@@ -138,7 +138,7 @@ class Server:
         from websockets.protocol import State
 
         client = self._batches.client(lambda: connection.state is State.OPEN)
-        session = SESSIONS[self._protocol](self._served, next(self._numbers), client)
+        session = CONNECTIONS[self._protocol](self._served, next(self._numbers), client)
         self._open.add(connection)
         try:
             if (greeting := session.greeting()) is not None:

@@ -166,6 +166,12 @@ class Store:
         self._check_there()
         return self._insert(Row(key, "error", None, None, 0, 0, None, 0, None, " ".join(reason.split()), seconds))
 
+    def replace(self, take: Take, seconds: float = 0.0) -> Row:
+        """Keep ``take`` in the place of one of the same name; a killed writer leaves one of the two."""
+        with explained(self.path):
+            self._writer.drop([take.key])
+        return self.add(take, seconds)
+
     def rows(self) -> list[Row]:
         """All rows in canonical order."""
         if self._ordered is None:

@@ -32,7 +32,7 @@ from besttake.takes.sizes import worker_count
 from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
-from besttake.verbs.diagnose.playing import check_replicas, replica_count
+from besttake.verbs.diagnose.playing import Player, Playing, check_replicas, replica_count
 from besttake.verbs.diagnose.record import Session, log_repairs, record
 from besttake.verbs.diagnose.setup import (
     Setup,
@@ -76,20 +76,27 @@ def diagnose(
         session.reporter.note(f"{out} is finished and answers this plan: nothing is run or computed again")
         return known
     check_replicas(plan)
+    return run_plan(plan, out, session, Player(Playing), command)
+
+
+def run_plan(plan: Plan, out: str | Path, session: Session, player: Player, command: str = "") -> Result:
+    """Make the takes of ``plan`` that the run ``out`` lacks, and write its result."""
     with one_thread(), ExitStack() as closing:
         with session.timed("set-up"):
             envs = open_envs(plan)
             check_starts_and_demos(plan, envs)  # before a policy is loaded, which may take minutes
-            loaded = {plan.policy[0]: load_policy(plan, plan.policy[0])}
+            loaded = {**player.loaded} or {plan.policy[0]: load_policy(plan, plan.policy[0])}
             count = worker_count(plan.workers, replica_count(plan, loaded[plan.policy[0]].spec))
             workers = closing.enter_context(WorkerPool(count, plan.patience))
             setup = set_up(plan, envs, session.reporter, workers.map)
         session.notes += setup.notes
-        with Store.write(out, manifest_of(setup, command)) as store, Heartbeat(store.path, session.beat):
+        manifest = manifest_of(setup, command)
+        manifest = manifest.model_copy(update={"identity": {**manifest.identity, **player.identity}})
+        with Store.write(out, manifest) as store, Heartbeat(store.path, session.beat):
             drop_failed_takes(store, session.reporter)
             _log.info("run %s: %d takes are there", store.path, len(store.rows()))
             with session.reporter.run(_most_takes(setup, store)) as session.progress:
-                recorded = record(setup, loaded, store, workers, session)
+                recorded = record(setup, loaded, store, workers, session, player)
                 with session.timed("statistics"):
                     each = partial(_measure_cells, workers=workers, reporter=session.reporter)
                     history = load_history(_previous_result(store), recorded.settings)

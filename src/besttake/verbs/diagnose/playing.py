@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from typing import Self
+from typing import Any, Self
 
 from besttake.arms.sampler import PolicyActor, arm_sampler
 from besttake.config import Plan
@@ -53,6 +54,18 @@ def _has_ray() -> bool:
     return find_spec("ray") is not None
 
 
+@dataclass(frozen=True)
+class Player:
+    """Who plays the takes of a diagnosis: the engine, or people. ``identity`` is what the run is bound to by it.
+
+    ``loaded``: policies that are there already, by URI.
+    """
+
+    playing: Callable[..., Playing]
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    loaded: Mapping[str, Policy] = field(default_factory=dict)
+
+
 class Playing:
     """Plays takes of a policy that the run does not have yet, one environment after the other."""
 
@@ -93,6 +106,10 @@ class Playing:
             _log.info("%s in %s: %d of %d takes to play", self.grids[0].policy, env, len(jobs), len(planned))
             if jobs:
                 self._play(jobs, self.setup.envs[env])
+
+    def remarks(self) -> list[str]:
+        """What the result should say of how the takes were played."""
+        return []
 
     def _play(self, jobs: list[Job], env: EnvSpec) -> None:
         reporter = self.reporter

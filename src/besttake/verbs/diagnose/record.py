@@ -30,7 +30,7 @@ from besttake.takes.store import Store
 from besttake.types import PolicySpec
 from besttake.verbs.diagnose.check import probe_policy
 from besttake.verbs.diagnose.choice import Choice, choose
-from besttake.verbs.diagnose.playing import Playing
+from besttake.verbs.diagnose.playing import Player
 from besttake.verbs.diagnose.setup import (
     Setup,
     context_of,
@@ -92,7 +92,9 @@ class Session:
         self.notes.append(text)
 
 
-def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: WorkerPool, session: Session) -> Recorded:
+def record(
+    setup: Setup, loaded: dict[str, Policy], store: Store, workers: WorkerPool, session: Session, player: Player
+) -> Recorded:
     """Make the takes, probes and scores that are missing.
 
     Policies are large, so only one is held at a time: ``loaded`` is emptied.
@@ -112,7 +114,7 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
         own = replace(setup, retrieval=choice.config)
         left_out[name] = choice.left_out
         grids = _admit(name, policy.spec, own, store, choice.left_out)
-        with Playing(grids, uri, policy, own, store, workers, session.reporter, session.count_take) as play:
+        with player.playing(grids, uri, policy, own, store, workers, session.reporter, session.count_take) as play:
             if settings.places is None:
                 keys = [key for grid in grids for key in grid.take_keys()]
                 session.progress.planned[name] = len({*keys} - {row.key for row in store.rows()})
@@ -126,6 +128,7 @@ def record(setup: Setup, loaded: dict[str, Policy], store: Store, workers: Worke
                 keys, stopped = play_until_decided(course, share)
                 stops |= stopped
                 session.progress.planned[name] = session.progress.done - made
+            session.notes += play.remarks()
         planned += keys
         with session.timed("probe"):
             probes[name] = _probe(name, policy, setup, session)

@@ -36,7 +36,7 @@ _GRIPPERS = {
 _ARM_AND_GRIPPER = 7
 
 
-class _Session:
+class _Connection:
     """What connections have in common: episodes that the client names, or that are counted."""
 
     def __init__(self, served: Served, connection: int, client: Client) -> None:
@@ -47,8 +47,10 @@ class _Session:
         """The first frame, where the server speaks first."""
         return None
 
-    def _begun(self, task: Any, start: Any) -> ServedEpisode:
+    async def _begun(self, task: Any, start: Any) -> ServedEpisode:
         """The next episode of ``task`` from ``start`` where the client names both, else of this connection."""
+        if self._served.begin is not None:
+            return await self._served.begin(self._served, self._client)
         if isinstance(task, str) and isinstance(start, int) and start >= 0:
             return ServedEpisode(self._served, self._client, self._served.episode(self._client, task, start), task)
         draw = Draw(self._served.seed, "connection", self._connection, self._unnamed)
@@ -56,12 +58,12 @@ class _Session:
         return ServedEpisode(self._served, self._client, draw, task if isinstance(task, str) else "")
 
 
-class VlaEvalSession(_Session):
+class VlaEvalConnection(_Connection):
     """A connection of vla-eval's harness: hello, then episodes of observations, one action each."""
 
     def __init__(self, served: Served, connection: int, client: Client) -> None:
         super().__init__(served, connection, client)
-        self._episode = ServedEpisode(served, client, Draw(served.seed, "connection", connection, 0))
+        self._episode: ServedEpisode | None = None
         self._ready: deque[F32] = deque()
 
     async def answer(self, frame: bytes | str) -> bytes | str | None:
@@ -79,7 +81,7 @@ class VlaEvalSession(_Session):
             if message.type == "episode_start":
                 task = message.payload.get("task")
                 names: Mapping[Any, Any] = task if isinstance(task, Mapping) else {}
-                self._episode = self._begun(names.get("name"), names.get("episode_idx"))
+                self._episode = await self._begun(names.get("name"), names.get("episode_idx"))
             return None
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
             return wire.pack_message(Message("error", {"error": one_line(error)}, seq))
@@ -101,20 +103,24 @@ class VlaEvalSession(_Session):
         }
 
     async def _act(self, payload: Mapping[str, Any]) -> F32:
-        history = self._episode.history
-        if len(history.actions) >= MOST_STEPS:
+        if self._episode is None or self._episode.ends_here():
+            self._episode = await self._begun(None, None)
+        history, step = self._episode.history, len(self._episode.history.actions)
+        if step >= MOST_STEPS:
             raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
         state = payload.get("states", payload.get("state"))
         images = payload.get("images")
         seen = None
-        if not self._ready:
+        if not self._ready or self._episode.is_wanted(step):
             seen = self._served.observation(
                 images if isinstance(images, Mapping) else {}, state, payload.get("task_description")
             )
         if self._served.follows:
-            del history.states[len(history.actions) :]  # of an observation that was answered with an error
+            del history.states[step:]  # of an observation that was answered with an error
             history.states.append(self._served.state(state))
         if seen is not None:
+            self._episode.saw(seen, step)
+        if seen is not None and not self._ready:
             self._ready.extend((await self._episode.sample(seen))[: self._served.spec.replan])
         action = self._ready.popleft()
         self._client.supplied(len(self._ready))
@@ -122,7 +128,7 @@ class VlaEvalSession(_Session):
         return action
 
 
-class OpenpiSession(_Session):
+class OpenpiConnection(_Connection):
     """A connection of openpi's client: metadata first, then one whole chunk per observation."""
 
     def __init__(self, served: Served, connection: int, client: Client) -> None:
@@ -139,7 +145,9 @@ class OpenpiSession(_Session):
         try:
             request = await asyncio.to_thread(wire.unpack_openpi, frame)
             entry = request.get("besttake")
-            chunk = await (self._alone(request) if entry is None else self._in_episode(request, entry))
+            in_session = self._served.begin is not None
+            unsaid = self._in_session if in_session else self._alone
+            chunk = await (unsaid(request) if entry is None else self._in_episode(request, entry))
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
             return one_line(error)
         return wire.pack_openpi({"actions": chunk})
@@ -153,19 +161,45 @@ class OpenpiSession(_Session):
         self._draw = self._draw.at(self._draw.chunk + 1)
         return chunk
 
+    async def _in_session(self, request: Mapping[str, Any]) -> F32:
+        """A request that says nothing of its episode: that of the connection goes on, as far as one can know."""
+        seen = self._observation(request)
+        if self._episode is None or self._episode.ends_here():
+            self._episode = await self._begun(None, None)
+        episode, history = self._episode, self._episode.history
+        executed = episode.sampled[: episode.unconfirmed]
+        known = len(history.states), len(history.actions)
+        history.states.extend([seen.state] * max(len(executed), 1))  # those in between were not sent
+        history.actions.extend(executed)
+        episode.unconfirmed = 0
+        try:
+            return await self._continued(episode, seen)
+        except BaseException:
+            del history.states[known[0] :], history.actions[known[1] :]
+            episode.unconfirmed = len(executed)
+            raise
+
+    async def _continued(self, episode: ServedEpisode, seen: Observation) -> F32:
+        """The next chunk of an episode whose history is up to now."""
+        episode.saw(seen, len(episode.history.actions))
+        chunk = await episode.sample(seen)
+        episode.unconfirmed = self._served.spec.replan
+        return chunk
+
     async def _in_episode(self, request: Mapping[str, Any], entry: Any) -> F32:
         step = entry.get("step") if isinstance(entry, Mapping) else None
         if not isinstance(step, int) or step < 0:
             raise ComponentError("the entry besttake needs a step: how many actions the episode has executed")
         if step == 0:
-            self._episode = self._begun(entry.get("task"), entry.get("start"))
+            self._episode = await self._begun(entry.get("task"), entry.get("start"))
         if step > MOST_STEPS:
             raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
         if self._episode is None:
             raise ComponentError(f"step {step} of an episode that did not begin on this connection; begin with step 0")
         seen = self._observation(request)
         self._advance(self._episode, step, entry.get("states", [seen.state]))
-        return await self._episode.sample(seen)
+        self._episode.unconfirmed = 0
+        return await self._continued(self._episode, seen)
 
     def _advance(self, episode: ServedEpisode, step: int, states: Any) -> None:
         """Add what happened since the last request: the states that the client saw, and our own actions."""
@@ -228,7 +262,7 @@ def _spec(name: str, dims: int, form: str) -> dict[str, Any]:
     return {"name": name, "dims": dims, "format": form}
 
 
-SESSIONS: dict[str, type[VlaEvalSession | OpenpiSession]] = {
-    "vla-eval": VlaEvalSession,
-    "openpi": OpenpiSession,
+CONNECTIONS: dict[str, type[VlaEvalConnection | OpenpiConnection]] = {
+    "vla-eval": VlaEvalConnection,
+    "openpi": OpenpiConnection,
 }

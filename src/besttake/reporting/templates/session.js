@@ -1,0 +1,77 @@
+"use strict";
+// The page of a session on a robot: shows what is to be done, and sends what the operator says.
+(() => {
+  const at = id => document.getElementById(id), query = location.search, heading = document.querySelector("h1");
+  let shown = {}, busy = false;
+
+  const send = async (order, what) => {
+    if (busy) return;
+    busy = true;
+    try {
+      const answer = await fetch(order + query, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(what) });
+      at("said").textContent = await answer.text();
+      at("said").className = answer.ok ? "" : "flag";
+      if (answer.ok) at("reason").value = "";
+    } catch { at("said").textContent = "The session does not answer: the command has ended, or the machine cannot be reached."; }
+    busy = false;
+    await look();
+  };
+  const judge = outcome => { if (shown.number) send("judge", { number: shown.number, outcome, reason: at("reason").value }); };
+
+  const todo = now => {
+    const place = `start ${now.start}${now.task ? `: ${now.task}` : ""}`;
+    switch (now.phase) {
+      case "waiting": return now.seed === 0 && !now.first ? `Set up ${place}, and start the robot` : `Set up ${place} again as it was, and start the robot`;
+      case "playing": return `The robot plays. What comes of it?`;
+      case "left": return `The robot has stopped. What came of it?`;
+      default: return now.results ? "The verdict is there" : "Please wait";
+    }
+  };
+
+  const list = judged => {
+    const items = judged.slice(-8).reverse().map(one => {
+      const item = document.createElement("li"), other = one.said === "success" ? "failure" : "success", button = document.createElement("button");
+      button.type = "button";
+      button.textContent = `it was a ${other}`;
+      button.onclick = () => send("correct", { take: one.take, outcome: other });
+      item.append(`${one.place}: ${one.said} `, button);
+      return item;
+    });
+    at("judged").replaceChildren(...items);
+  };
+
+  const show = now => {
+    const changed = JSON.stringify(now.judged) !== JSON.stringify(shown.judged);
+    shown = now;
+    heading.textContent = now.planned ? `${now.done} of ${now.planned} takes` : "A session";
+    at("todo").textContent = todo(now);
+    at("more").textContent = [now.arm && `arm: ${now.arm}`, now.number && `${now.steps} steps so far`, now.asks && "A robot waits for its next take."].filter(Boolean).join(" · ");
+    for (const name of ["now", "first"]) { at(name).hidden = !now[name]; if (now[name] && at(name).src !== now[name]) at(name).src = now[name]; }
+    at("overlay").hidden = !now.first || !now.now;
+    at("first").style.opacity = now.now ? at("mix").value / 100 : 1;
+    for (const button of document.querySelectorAll("[data-outcome]")) button.disabled = !now.number || (button.dataset.outcome !== "spoiled" && !now.calls);
+    at("bar").max = Math.max(now.planned, 1);
+    at("bar").value = now.done;
+    at("stop").textContent = !now.questions ? "" : now.settled === now.questions
+      ? "Every question is settled, by bounds that hold whenever one looks: you may end the session."
+      : `${now.settled} of ${now.questions} questions are settled: go on.`;
+    at("results").hidden = !now.results;
+    at("results").href = "results/" + query;
+    if (changed) list(now.judged);
+  };
+  const look = async () => {
+    try { show(await (await fetch("now" + query, { cache: "no-store" })).json()); }
+    catch { at("todo").textContent = "This page has lost its server: the command has ended, or the machine cannot be reached."; }
+  };
+
+  for (const button of document.querySelectorAll("[data-outcome]")) button.onclick = () => judge(button.dataset.outcome);
+  at("end").onclick = () => { if (confirm("End the session? Takes that were not played stay away.")) send("end", {}); };
+  at("mix").oninput = () => { at("first").style.opacity = at("mix").value / 100; };
+  document.addEventListener("keydown", event => {
+    if (event.target.matches("input[type=text]") || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+    const outcome = { s: "success", f: "failure", x: "spoiled" }[event.key.toLowerCase()];
+    if (outcome) judge(outcome);
+  });
+  look();
+  setInterval(look, 500);
+})();

@@ -1,0 +1,365 @@
+"""A session on a real robot: a client plays the takes, a person says what came of them, and nobody sees the arm.
+
+Three threads meet here. The server's asks for the next take (`RobotSession.begin`) and records it. Those of the page
+bring what the operator says. The command's (`RobotSession.play`) carries it out, one order after the other, so that
+nothing is entered twice; it alone writes. What the operator says is in ``session.jsonl`` before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import queue
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from besttake.config import Plan
+from besttake.errors import ComponentError, PlanError, RolloutError, RunError
+from besttake.measure.looks import Unit, random_order
+from besttake.measure.partial import fixed_cells, partial_cell, settings_of
+from besttake.serving.served import Client, Served, ServedEpisode
+from besttake.takes.jobs import take_draw
+from besttake.takes.key import Row, TakeKey
+from besttake.takes.store import Store
+from besttake.takes.take import Film, Take
+from besttake.types import F32, U8, EnvSpec, Observation
+
+LOG = "session.jsonl"
+OUTCOMES = ("success", "failure", "spoiled")
+_CORRECTED = "corrected to "
+_LOOK = 0.05
+"""Seconds between two looks at whether there is something to do."""
+_ANSWER = 60.0
+"""Seconds that the page waits for an order to be carried out."""
+_PAUSE, _PAUSES = 2.0, 3.0
+"""Requests on one connection belong to one episode until a pause of so many seconds, and of so many times the longest
+pause before."""
+_REASON = 200
+
+
+def blocked(keys: Sequence[TakeKey], seed: int) -> list[TakeKey]:
+    """Takes in the order in which they are played: starts in random order, the takes of each by their seeds, and in
+    every block of one start and one seed each arm once, in random order."""
+    places = {unit: i for i, unit in enumerate(random_order([_start_of(key) for key in keys], seed))}
+
+    def place(key: TakeKey) -> tuple[int, int, bytes]:
+        drawn = hashlib.sha256(json.dumps([seed, *_start_of(key), key.seed, key.arm]).encode()).digest()
+        return places[_start_of(key)], key.seed, drawn
+
+    return sorted(keys, key=place)
+
+
+def _start_of(key: TakeKey) -> Unit:
+    return key.env, key.task, key.start
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """What the operator said of a take, and when. ``take`` is the id of its key, which does not tell the arm."""
+
+    said: str
+    take: str
+    task: str
+    start: int
+    seed: int
+    reason: str = ""
+    at: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+
+    @property
+    def place(self) -> str:
+        """The take, for people."""
+        return f"take {self.seed + 1} of start {self.start}"
+
+
+class SessionLog:
+    """What the operator said, in a file, a line each; a line that a killed writer left unfinished is dropped."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.entries: list[LogEntry] = []
+        if path is None:
+            return
+        self._path = path
+        lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        if lines.pop():
+            path.write_bytes(b"".join(line + b"\n" for line in lines))
+        try:
+            self.entries = [LogEntry(**json.loads(line)) for line in lines]
+        except (ValueError, TypeError) as error:
+            raise RunError(f"{path} is damaged; put back a copy of it, or begin another session") from error
+
+    def add(self, entry: LogEntry) -> None:
+        """Keep an entry, on the disk before this returns."""
+        with self._path.open("ab") as file:
+            file.write(json.dumps(asdict(entry)).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.entries.append(entry)
+
+    def judged(self) -> dict[str, LogEntry]:
+        """The last word on each take, by its id; none on those that were spoiled and not played again."""
+        return {entry.take: entry for entry in self.entries if entry.said != "spoiled"}
+
+    def deviations(self) -> list[str]:
+        """What did not go as planned, a line each."""
+        spoiled = Counter(entry.reason or "no reason given" for entry in self.entries if entry.said == "spoiled")
+        lines = [f"takes that were spoiled and played again: {times} ({reason})" for reason, times in spoiled.items()]
+        corrected = [entry.place for entry in self.entries if entry.said.startswith(_CORRECTED)]
+        return lines + ([f"outcomes that were corrected afterwards: {', '.join(corrected)}"] if corrected else [])
+
+
+class SessionTake(ServedEpisode):
+    """A take that a client plays. ``opening`` and ``view`` are the first and the last picture of it."""
+
+    def __init__(self, served: Served, client: Client, key: TakeKey, plan: Plan, env: EnvSpec) -> None:
+        super().__init__(served, client, take_draw(plan.seed, key), key.task)
+        self.history.arm = key.arm
+        self.key, self.client, self.began = key, client, time.monotonic()
+        self.number = secrets.token_hex(6)
+        self.calls = 0
+        self.opening: U8 | None = None
+        self.view: U8 | None = None
+        self._env, self._stride, self._heard, self._pause = env, plan.stride, self.began, 0.0
+        self._frames: dict[int, U8] = {}
+
+    @property
+    def steps(self) -> int:
+        """How many actions were executed, as far as one can know."""
+        return min(len(self.history.actions) + self.unconfirmed, self._env.task(self.key.task).horizon)
+
+    def is_wanted(self, step: int) -> bool:
+        """Whether the picture of this step is kept."""
+        return not self.over and step >= max(self._frames, default=-self._stride) + self._stride
+
+    def ends_here(self) -> bool:
+        """Whether the next request on its connection is another take's: it is judged, and there was a pause."""
+        return self.over and time.monotonic() - self._heard > max(_PAUSE, _PAUSES * self._pause)
+
+    def saw(self, seen: Observation, step: int) -> None:
+        """Keep what the client sees before the action ``step``."""
+        now = time.monotonic()
+        self._pause, self._heard = max(self._pause, now - self._heard) if self.calls else 0.0, now
+        camera = self._env.score_camera
+        if not camera:
+            return
+        self.view = seen.images[camera]
+        self.opening = self.view if self.opening is None else self.opening
+        if self.view.shape != self.opening.shape:
+            raise ComponentError(f"a picture of {self.view.shape} in a take that began with {self.opening.shape}")
+        if self.is_wanted(step):
+            self._frames[step] = self.view
+
+    async def sample(self, seen: Observation) -> F32:
+        """The next chunk, (horizon, action_dim)."""
+        chunk = await super().sample(seen)
+        self.calls += not self.over
+        return chunk
+
+    def finish(self, *, success: bool) -> Take:
+        """The take as it is kept. Where the client did not send a state, the one before it stands."""
+        steps, dim = self.steps, self._env.action_dim
+        actions = [*self.history.actions, *self.sampled[: self.unconfirmed]][:steps]
+        states = [*self.history.states, *[self.history.states[-1]] * (steps + 1)][: steps + 1]
+        frames = {step: frame for step, frame in self._frames.items() if step <= steps}
+        film = np.stack([*frames.values()]) if frames else np.zeros((0, 1, 1, 3), np.uint8)
+        return Take(
+            self.key, steps if success else None, np.array(actions, np.float32).reshape(steps, dim),
+            np.stack(states).astype(np.float32), Film.pack(film), np.array([*frames], np.int32), self.calls,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a session is: takes judged and planned, and questions settled of those that it asks."""
+
+    done: int = 0
+    planned: int = 0
+    settled: int = 0
+    questions: int = 0
+
+
+class RobotSession:
+    """The takes of a session, one after the other, and what the operator says of them.
+
+    ``revealed``: the page may show the arm. ``ended``: the operator has ended the session. ``outdated``: an outcome was
+    corrected after the last result.
+    """
+
+    def __init__(self, plan: Plan, *, revealed: bool = False) -> None:
+        self.revealed, self.progress = revealed, Progress()
+        self.ended = self.outdated = self.closed = False
+        self._plan = plan
+        self._orders: queue.Queue[tuple[Callable[[], str], Future[str]]] = queue.Queue()
+        self._store: Store | None = None
+        self._log = SessionLog()
+        self._saw: Callable[[Row], None] = lambda row: None
+        self._left: list[TakeKey] = []
+        self._take: SessionTake | None = None
+        self._first: dict[Unit, U8] = {}
+        self._view: U8 | None = None
+        self._asked = -_ANSWER
+
+    # What the command does.
+
+    def play(self, keys: Sequence[TakeKey], store: Store, saw: Callable[[Row], None]) -> None:
+        """Have those of ``keys`` that the run lacks played and judged; returns when all are, or the session ends."""
+        self._store, self._saw, self._log = store, saw, SessionLog(store.path / LOG)
+        try:
+            self._correct_takes()
+            there = {row.key for row in store.rows()}
+            self._look_ahead(blocked([key for key in keys if key not in there], self._plan.seed))
+            while self._left and not self.ended:
+                self._carry_out()
+        finally:
+            self._store, self._left = None, []
+
+    def wait(self) -> None:
+        """Take corrections until the session ends."""
+        while not self.ended:
+            self._carry_out()
+
+    def remarks(self) -> list[str]:
+        """What did not go as planned, a line each."""
+        left, told = self.progress.planned - self.progress.done, self._log.deviations()
+        return [
+            f"deviation from the plan: {line}" for line in told + ([f"{left} takes were not played"] if left else [])
+        ]
+
+    def _carry_out(self) -> None:
+        """Carry out the next order, if one comes soon; Ctrl-C is heard in between."""
+        try:
+            order, answer = self._orders.get(timeout=_LOOK)
+        except queue.Empty:
+            return
+        try:
+            answer.set_result(order())
+        except PlanError as error:
+            answer.set_exception(error)
+        except BaseException:
+            answer.set_exception(RolloutError("the command has failed; it says why where it was started"))
+            raise
+
+    def _look_ahead(self, left: list[TakeKey]) -> None:
+        """Get ready for the first take that is ``left``: how its start looked, and how far the session is."""
+        assert self._store is not None
+        rows, settings = {row.key: row for row in self._store.rows()}, settings_of(self._store.manifest)
+        if left and (start := _start_of(left[0])) not in self._first:
+            played = [row for row in rows.values() if _start_of(row.key) == start and row.status == "done"]
+            if played and len(frames := self._store.load(played[0]).frames()):
+                self._first[start] = frames[0]
+        cells = [data for data in fixed_cells(self._store.manifest, rows) if data.units]
+        answers = [answer for data in cells for answer in partial_cell(data, settings, None).answers.values()]
+        settled = sum(answer != "open" for answer in answers)
+        self.progress, self._left = Progress(len(rows), len(rows) + len(left), settled, len(answers)), left
+
+    def _correct_takes(self) -> None:
+        """Have the takes of the run say what the log says of them."""
+        assert self._store is not None
+        judged = self._log.judged()
+        for row in self._store.rows():
+            success = row.success if row.key.id not in judged else judged[row.key.id].said.endswith("success")
+            if row.status == "done" and success != row.success:
+                take = self._store.load(row)
+                self._store.replace(replace(take, success_step=take.steps if success else None), row.seconds)
+
+    # What the server asks.
+
+    async def begin(self, served: Served, client: Client, envs: Mapping[str, EnvSpec]) -> SessionTake:
+        """The next take, once the one before it is judged."""
+        while not self.closed:
+            if self._take is not None and not self._take.calls and not self._take.client.is_open():
+                self._take = None  # it left before anything was played
+            if self._take is None and self._left:
+                key = self._left[0]
+                self._take = SessionTake(served, client, key, self._plan, envs[key.env])
+                return self._take
+            self._asked = time.monotonic()
+            await asyncio.sleep(_LOOK)
+            if not client.is_open():
+                raise ComponentError("the client has gone")
+        raise ComponentError("the session is over")
+
+    # What the operator says: each answer is one line, and what cannot be is a PlanError.
+
+    def judge(self, number: str, outcome: str, reason: str = "") -> str:
+        """Say what came of the take that the page calls ``number``: success, failure, or spoiled and why."""
+        return self._ask(lambda: self._judge(number, outcome, " ".join(reason.split())[:_REASON]))
+
+    def correct(self, take: str, outcome: str) -> str:
+        """Say what really came of a take that was judged; ``take`` is its id."""
+        return self._ask(lambda: self._correct(take, outcome))
+
+    def end(self) -> str:
+        """End the session."""
+        return self._ask(self._end)
+
+    def _ask(self, order: Callable[[], str]) -> str:
+        answer: Future[str] = Future()
+        self._orders.put((order, answer))
+        try:
+            return answer.result(_ANSWER)
+        except TimeoutError:
+            raise PlanError("the command does not answer; look where it was started") from None
+
+    def _judge(self, number: str, outcome: str, reason: str) -> str:
+        take = self._take
+        if take is None or take.number != number:
+            raise PlanError("this take has its outcome already; correct it below if it is wrong")
+        if outcome not in OUTCOMES or (outcome != "spoiled" and not take.calls):
+            raise PlanError("nothing was played yet" if outcome in OUTCOMES else f"say one of {', '.join(OUTCOMES)}")
+        assert self._store is not None
+        take.over = True
+        entry = LogEntry(outcome, take.key.id, take.key.task, take.key.start, take.key.seed, reason)
+        self._log.add(entry)
+        if outcome != "spoiled":
+            self._saw(self._store.add(take.finish(success=outcome == "success"), time.monotonic() - take.began))
+            if take.opening is not None:
+                self._first.setdefault(_start_of(take.key), take.opening)
+            self._look_ahead(self._left[1:])
+        self._view, self._take = take.view, None
+        return f"{entry.place}: {outcome}{', it is played again' if outcome == 'spoiled' else ''}"
+
+    def _correct(self, take: str, outcome: str) -> str:
+        judged = self._log.judged()
+        if take not in judged or outcome not in OUTCOMES[:2]:
+            raise PlanError("there is no such take, or no such outcome")
+        if judged[take].said.endswith(outcome):
+            raise PlanError(f"{judged[take].place} is a {outcome} already")
+        self._log.add(
+            LogEntry(_CORRECTED + outcome, *[getattr(judged[take], at) for at in ("take", "task", "start", "seed")])
+        )
+        if self._store is not None:
+            self._correct_takes()
+        self.outdated = self._store is None
+        return f"{judged[take].place} is a {outcome} now"
+
+    def _end(self) -> str:
+        self.ended = True
+        return "the session is over"
+
+    # What the page shows.
+
+    def view(self) -> dict[str, Any]:
+        """What the page shows; the arm is not in it unless it may be seen. Pictures are as they are."""
+        take, left = self._take, self._left
+        key = take.key if take is not None else left[0] if left else None
+        shown: dict[str, Any] = {**asdict(self.progress), "phase": "over", "asks": time.monotonic() - self._asked < 1}
+        shown |= {"now": take.view if take is not None and take.view is not None else self._view, "first": None}
+        entries = self._log.judged().values()
+        shown["judged"] = [{"take": one.take, "place": one.place, "said": one.said.split()[-1]} for one in entries]
+        if key is not None:
+            phase = "waiting" if take is None else "playing" if take.client.is_open() else "left"
+            shown |= {"phase": phase, "task": key.task, "start": key.start, "seed": key.seed}
+            shown |= {"first": self._first.get(_start_of(key)), "arm": key.arm if self.revealed else None}
+        if take is not None:
+            shown |= {"number": take.number, "calls": take.calls, "steps": take.steps}
+        return shown

@@ -1,0 +1,154 @@
+"""Diagnose a policy on a real robot: its own client plays the takes, and people say what came of them
+(`besttake serve --session`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from besttake.arms.base import specs_of
+from besttake.arms.sampler import arm_sampler
+from besttake.config import Plan, as_plan
+from besttake.envs.robot import robot_uri
+from besttake.errors import PlanError
+from besttake.measure.partial import SESSION
+from besttake.policies.augmented import InSession
+from besttake.policies.base import Policy
+from besttake.progress import Reporter, as_reporter
+from besttake.registry import policy as make_policy
+from besttake.result import Result
+from besttake.serving.operator import OperatorServer
+from besttake.serving.robot_session import RobotSession
+from besttake.serving.served import Limits
+from besttake.serving.server import serve
+from besttake.takes.key import TakeKey
+from besttake.verbs.diagnose.diagnosis import run_plan
+from besttake.verbs.diagnose.playing import Player, Playing
+from besttake.verbs.diagnose.record import Session
+from besttake.verbs.diagnose.setup import with_defaults
+
+
+@dataclass(frozen=True)
+class Service:
+    """Where a session is served: the ``port`` is for the robot's client, ``page`` for the operator's browser.
+
+    ``started(client, page)`` is told both addresses. ``revealed``: the page says which arm runs.
+    """
+
+    protocol: str = "openpi"
+    host: str = "127.0.0.1"
+    port: int = 0
+    page: int = 0
+    token: str | None = None
+    cameras: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    started: Callable[[str, str], None] = lambda client, page: None
+    revealed: bool = False
+
+
+def session(
+    plan: Plan | str | Path | None = None, out: str | Path = "runs/session", service: Service | None = None, *,
+    progress: bool | Reporter = False, verdict: Callable[[Result], None] = lambda result: None, command: str = "",
+    **keys: Any,
+) -> Result:  # fmt: skip
+    """Diagnose a policy on a robot: serve it in all its arms, in an order that nobody sees; people judge its takes.
+
+    Returns when the operator ends the session on its page. One that was stopped goes on.
+
+    Args:
+        plan: A `Plan`, or the path of a YAML file with the same keys; without one, ``keys`` are the plan. Instead of
+            ``env``, ``task`` may say what the robot is asked to do.
+        out: The run directory.
+        service: Where it is served, and by which protocol.
+        progress: True shows a progress bar.
+        verdict: Called with the result of the last take, and again if outcomes were corrected after it.
+        command: The command line to record in the result, if there was one.
+        keys: Keys of the plan; they override those of ``plan``.
+
+    Raises:
+        BestTakeError: The plan, a component or the run directory cannot be used. The message says what to do.
+
+    Examples:
+        >>> besttake.session(policy="testbed:half", env="testbed:pick", starts=10, out="runs/robot")  # doctest: +SKIP
+    """
+    service, reporter = service or Service(), as_reporter(progress)
+    loaded: dict[str, Policy] = {}
+    if plan is None and "env" not in keys:
+        keys = _with_robot(keys, loaded)
+    chosen = with_defaults(as_plan(plan, keys))
+    chosen = chosen.model_copy(update={"window": "common", "replicas": 1, "on": "local"})
+    if len(chosen.policy) != 1:
+        raise PlanError("`policy`: a session is of one policy")
+    people = RobotSession(chosen, revealed=service.revealed)
+    with OperatorServer(people, Path(out), (service.host, service.page), service.token) as page:
+        playing = partial(_PlayedByPeople, people, service, page.url)
+        player = Player(playing, {SESSION: _hypotheses(chosen)}, loaded)
+        while True:
+            people.outdated = False
+            result = run_plan(chosen, out, Session(reporter), player, command)
+            page.judged = True
+            verdict(result)
+            with suppress(KeyboardInterrupt):
+                people.wait()
+            if not people.outdated:
+                return result
+
+
+def _with_robot(keys: Mapping[str, Any], loaded: dict[str, Policy]) -> dict[str, Any]:
+    """The keys of a plan with an env for each task of the robot, which shows the policy what it reads."""
+    uri, tasks = keys.get("policy"), keys.get("task") or ()
+    if not isinstance(uri, str) or not tasks:
+        raise PlanError("a session needs a `policy`, and a `task` in words (or an `env`)")
+    loaded[uri] = make_policy(uri, trust_remote_code=bool(keys.get("trust_remote_code")))
+    known = {name: keys[name] for name in ("gripper_dim",) if keys.get(name) is not None}
+    envs = [robot_uri(task, loaded[uri].spec, **known) for task in ([tasks] if isinstance(tasks, str) else tasks)]
+    return {**keys, "task": (), "env": envs}
+
+
+def _hypotheses(plan: Plan) -> list[str]:
+    """What the session asks, fixed before its first take."""
+    controls = [(arm, spec.control) for arm, spec in specs_of(plan.arms).items() if spec.control in plan.arms]
+    kept = [f"the best of {plan.n} takes by {plan.scorer[0]} succeeds more often than one"] if plan.n > 1 else []
+    return [*kept, *(f"{arm} succeeds more often than {control}" for arm, control in controls)]
+
+
+class _PlayedByPeople(Playing):
+    """Takes that a robot's client plays, and of which people say what came of them."""
+
+    def __init__(self, people: RobotSession, service: Service, page: str, *args: Any) -> None:
+        super().__init__(*args)
+        self._people, self._service, self._page = people, service, page
+
+    def __enter__(self) -> Self:
+        setup, service, people = self.setup, self._service, self._people
+        env = next(iter(setup.envs.values()))
+        arms = arm_sampler(
+            self.policy, env.world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates
+        )  # fmt: skip
+        served = InSession(arms, partial(people.begin, envs=setup.envs))
+        if service.protocol == "openpi" and any(spec.history for spec in specs_of(setup.plan.arms).values()):
+            self.reporter.note(
+                "an arm looks back over the take, and openpi's client sends no steps between its requests"
+            )
+        people.closed = False
+        server = serve(
+            served, service.protocol, service.host, service.port, service.token, limits=service.limits,
+            cameras=service.cameras,
+        )  # fmt: skip
+        self._closing.callback(server.close)
+        self._closing.callback(setattr, people, "closed", True)
+        self.reporter.note(f"registered before the first take: run {self.store.manifest.run}")
+        service.started(server.url, self._page)
+        return self
+
+    def __call__(self, keys: Collection[TakeKey]) -> None:
+        """Have those of ``keys`` that are missing played and judged."""
+        self._people.play([*keys], self.store, self._saw)
+
+    def remarks(self) -> list[str]:
+        """What did not go as planned."""
+        return self._people.remarks()
