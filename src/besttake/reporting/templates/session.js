@@ -19,12 +19,12 @@
   const judge = outcome => { if (shown.number) send("judge", { number: shown.number, outcome, reason: at("reason").value }); };
 
   const todo = now => {
-    const place = `start ${now.start}${now.task ? `: ${now.task}` : ""}`;
+    const place = `start ${now.start}`;
     switch (now.phase) {
-      case "waiting": return now.seed === 0 && !now.first ? `Set up ${place}, and start the robot` : `Set up ${place} again as it was, and start the robot`;
-      case "playing": return `The robot plays. What comes of it?`;
-      case "left": return `The robot has stopped. What came of it?`;
-      default: return now.results ? "The verdict is there" : "Please wait";
+      case "waiting": return now.seed === 0 && !now.first ? `Set up ${place}, then run the robot` : `Set up ${place} again as it was, then run the robot`;
+      case "playing": return `The robot plays from ${place}. What comes of it?`;
+      case "left": return `The robot has ended its take from ${place}. What came of it?`;
+      default: return now.results ? "All is judged: the results are there" : "Please wait";
     }
   };
 
@@ -45,7 +45,7 @@
     shown = now;
     heading.textContent = now.planned ? `${now.done} of ${now.planned} takes` : "A session";
     at("todo").textContent = todo(now);
-    at("more").textContent = [now.arm && `arm: ${now.arm}`, now.number && `${now.steps} steps so far`, now.asks && "A robot waits for its next take."].filter(Boolean).join(" · ");
+    at("more").textContent = [now.task, now.arm && `arm: ${now.arm}`, now.number && `${now.steps} steps so far`, now.asks && "A robot waits for its next take."].filter(Boolean).join(" · ");
     for (const name of ["now", "first"]) { at(name).hidden = !now[name]; if (now[name] && at(name).src !== now[name]) at(name).src = now[name]; }
     at("overlay").hidden = !now.first || !now.now;
     at("first").style.opacity = now.now ? at("mix").value / 100 : 1;
