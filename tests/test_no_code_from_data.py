@@ -282,10 +282,9 @@ ORIGINS = {
     # Where each call of the registry has its URI from. A new one belongs here; what comes from a file is a `FromFile`.
     "arms/base.py": "the user's arms",
     "arms/sampler.py": "the user's policy and arms",
-    "cli/runs.py": "the user's policy",
+    "cli/serve.py": "the user's policy",
     "demos/library.py": "a file: FromFile",
     "demos/resolve.py": "the user's demos and encoder",
-    "demos/run.py": "a file: FromFile",
     "policies/augmented.py": "the user's arm",
     "scorers/scoring.py": "the user's scorers",
     "serving/gate.py": "a run: checked, or FromFile",
@@ -297,6 +296,7 @@ ORIGINS = {
     "verbs/rank.py": "the user's scorer",
     "recordings/footage.py": "the user's data set",
     "verbs/replay.py": "the user's env",
+    "verbs/session.py": "the user",
     "verbs/diagnose/setup.py": "the user's plan; score and export hand it FromFile",
 }
 

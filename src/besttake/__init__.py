@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from besttake.verbs.reproduce import reproduce
     from besttake.verbs.runs import Run
     from besttake.verbs.score import score
+    from besttake.verbs.session import session
 
     __version__: str
 
 __all__ = [
     "BestTakeError", "FunctionPolicy", "Gate", "Plan", "Result", "Retrieval", "Run", "__version__", "act", "compare",
-    "diagnose", "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "trust",
+    "diagnose", "doctor", "export", "ingest", "plan", "probe", "rank", "report", "reproduce", "score", "session",
+    "trust",
 ]  # fmt: skip
 
 _MODULES = {

@@ -32,7 +32,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["diagnose", "--policy", "testbed:half", "--env", "Reach-v0"], "did you mean gym:Reach-v0"),
         (["diagnose", "--policy", "python:polcy:make", "--env", "testbed"], "there is no polcy.py in "),
         (["diagnose", "--policy", "python:json:lods", "--env", "testbed"], "json has no 'lods'; did you mean 'loads'?"),
-        (["serve", "--policy", "testbed:half", "--env", "testbed"], "No such option: --env"),
+        (["serve", "--policy", "testbed:half", "--env", "testbed"], "--env belongs to a --session"),
         (["diagnose", "--policy", "testbed:half", "--env", "nowhere"], "no env of kind 'nowhere'"),
         (["diagnose", "--policy", "testbed:x", "--env", "testbed"], "testbed:x"),
         (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--arms", "base,hot"], "arms"),

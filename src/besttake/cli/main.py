@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from besttake import files
-from besttake.cli import diagnose, interrupt, library, recorded, runs
+from besttake.cli import diagnose, interrupt, library, recorded, runs, serve
 from besttake.cli.flags import trusting
 from besttake.errors import BestTakeError, Interrupted
 from besttake.progress import SafeConsole
@@ -42,7 +42,7 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | None, str]]] = {
     },
     "Act on it": {
         "act": (diagnose.act, "play what was recommended on new starts: does the promise hold?"),
-        "serve": (runs.serve, "serve the policy, cooled or with retrieval, to other harnesses"),
+        "serve": (serve.serve, "serve the policy: to other harnesses, or to a real robot"),
     },
     "Set up": {
         "library": (None, "build, show and check libraries of demonstrations"),

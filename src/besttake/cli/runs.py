@@ -1,37 +1,26 @@
-"""Commands that read and use runs: ``runs list | show | merge | watch``, ``report``, ``score``, ``compare``, ``export``
-and ``serve``."""
+"""Commands that read runs: ``runs list | show | merge | watch``, ``report``, ``score``, ``compare``, ``export``."""
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from besttake.cli.flags import (
-    Flags,
     Json,
     Quiet,
     RunDirectory,
     Verbose,
     command,
-    option,
-    pairs,
-    plan_flags,
     reporter,
     show,
 )
-from besttake.errors import Interrupted, PlanError
+from besttake.errors import Interrupted
 from besttake.sanitize import printable
-
-if TYPE_CHECKING:
-    from besttake.result import Result
-    from besttake.verbs.session import Service
 
 
 def runs_list(
@@ -231,120 +220,3 @@ def export(
     )  # fmt: skip
     for path in write(directory, wanted, out, progress=reporter(quiet)):
         show(str(path))
-
-
-Cameras = Annotated[
-    str | None, typer.Option(metavar="OURS=THEIRS,…", help="Camera names of the clients, e.g. wrist=wrist_image.")
-]
-Origins = Annotated[
-    list[str] | None,
-    typer.Option(metavar="ORIGIN", help="Web pages that may connect, e.g. http://localhost:3000. Repeatable."),
-]
-
-
-@plan_flags(
-    "env", "task", "demos", "demos_per_task", "encoder", "starts", "seeds", "arms", "worth", "until", "budget",
-    "scorer", "best_of", "stride", "rule", "check_states", "probe_states", "gripper_dim", "gripper_open", "eef_dims",
-    helps={"env": "What the robot is (default: made from what the policy reads, and `task`).",
-           "task": "What the robot is asked to do, in words. Repeatable."},
-)  # fmt: skip
-def serve(
-    given: Flags,
-    policy: Annotated[str, typer.Option(metavar="URI", help="Policy to serve.")],
-    session: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="Diagnose the policy on a robot: a person judges takes on a page. See below."),
-    ] = None,
-    page: Annotated[int, typer.Option(min=0, max=65535, help="Port of the session's page; 0 picks a free one.")] = 8001,
-    revealed: Annotated[bool, typer.Option("--open", help="Let the page of a session say which arm runs.")] = False,
-    retrieve: Annotated[
-        Path | None,
-        typer.Option(metavar="LIBRARY|RUN", help="Retrieve from this library, or with the settings of this run."),
-    ] = None,
-    cooled: Annotated[bool, typer.Option("--cooled", help="Sample with less noise instead.")] = False,
-    noise: Annotated[float | None, option("noise", help="Noise, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
-    prior: Annotated[float | None, option("prior", help="Prior, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
-    protocol: Annotated[str, typer.Option(metavar="vla-eval|openpi", help="Protocol that clients speak.")] = "vla-eval",
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on; other than loopback needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 8000,
-    token: Annotated[str | None, typer.Option(help="Token that clients must send (default: $BESTTAKE_TOKEN).")] = None,
-    cameras: Cameras = None,
-    allow_origin: Origins = None,
-    max_sessions: Annotated[int, typer.Option(min=1, max=1024, help="Most connections at once.")] = 32,
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, max=4096, help="Most clients sampled in one call (default: the width of the policy)."),
-    ] = None,
-    seed: Annotated[int, option("seed", help="Seed of the sampling noise (default 0).")] = 0,
-    trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
-) -> None:
-    """Serve a policy to other harnesses, plain or with retrieval or cooling built in.
-
-    With --session, the server runs the takes of a diagnosis on a robot, in arms that whoever stands there does not see.
-    The flags of a plan belong to it.
-
-    Examples:
-      besttake serve --policy lerobot:org/pi0_libero --retrieve libraries/libero --port 8000
-      besttake serve --policy lerobot:org/pi0_libero --retrieve runs/diagnosis
-      besttake serve --policy testbed:half --cooled --protocol openpi --port 0
-      besttake serve --policy lerobot:org/pi0_arm --session runs/robot --task "fold the towel" --starts 10
-    """
-    from besttake import registry
-    from besttake.core.retrieve import RetrievalConfig
-    from besttake.policies import augmented
-    from besttake.serving.served import Limits
-    from besttake.serving.server import serve as start
-    from besttake.verbs.session import Service
-
-    names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")
-    shown = token or os.environ.get("BESTTAKE_TOKEN")
-    limits = Limits(max_sessions=max_sessions, origins=tuple(allow_origin or ()), batch=batch)
-    if session is not None:
-        if retrieve is not None or cooled:
-            raise PlanError("`session` runs all its `arms`: leave out `retrieve` and `cooled`")
-        service = Service(protocol, host, port, page, shown, names, limits, _say_where, revealed)
-        dials = {"noise": noise, "prior": prior, "seed": seed, "trust_remote_code": trust_remote_code}
-        keys = {name: value for name, value in dials.items() if value is not None} | {**given, "policy": policy}
-        run_session(session, service, keys)
-        return
-    if given:
-        raise PlanError(f"`{next(iter(given))}` belongs to a `session`")
-    if retrieve is not None and cooled:
-        raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
-    model = registry.policy(policy, trust_remote_code=trust_remote_code)
-    if retrieve is not None:
-        settings = augmented.retrieval_from(retrieve, policy, {"noise": noise, "prior": prior})
-        model = augmented.retrieving(model, *settings)
-    elif cooled:
-        model = augmented.cooled(model, RetrievalConfig().noise if noise is None else noise)
-    with start(model, protocol, host, port, shown, seed=seed, limits=limits, cameras=names) as server:
-        print(printable(f"serving {model.spec.name} at {server.url} ({protocol}); Ctrl-C ends it"), flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            raise Interrupted("the server has ended") from None
-
-
-def run_session(out: Path, service: Service, keys: Mapping[str, Any]) -> None:
-    """Serve a session until it is ended, and print its verdict whenever there is a new one."""
-    from besttake.reporting.terminal import diagnosis
-    from besttake.verbs.report import report
-    from besttake.verbs.session import session
-
-    def verdict(result: Result) -> None:
-        report(out)
-        show(diagnosis(result, out), result.to_json(), False)
-        print("Outcomes can still be corrected on the page; end the session there, or by Ctrl-C.", flush=True)
-
-    try:
-        session(out=out, service=service, progress=reporter(False), verdict=verdict, command=command(), **keys)
-    except KeyboardInterrupt:
-        raise Interrupted(
-            "the session is stopped; takes that were judged are kept, and the same command goes on"
-        ) from None
-
-
-def _say_where(client: str, page: str) -> None:
-    print(printable(f"the robot's client connects to {client}; the page is {page}"), flush=True)

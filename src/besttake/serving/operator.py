@@ -75,6 +75,8 @@ class _OperatorVisit(Visit):
             self.answer(HTTPStatus.OK, self.server.page)
         elif path == "/now" and self._is_welcome():
             shown = self.server.session.view() | {"results": self._may_see_results()}
+            if shown["phase"] == "busy" and self.server.judged:
+                shown["phase"] = "over"
             shown |= {name: _picture(shown[name]) for name in ("now", "first")}
             self.answer(HTTPStatus.OK, json.dumps(shown).encode(), Content_Type="application/json")
         elif path not in ("/", "/now") and (results := self._results()) is not None:

@@ -352,7 +352,7 @@ class RobotSession:
         """What the page shows; the arm is not in it unless it may be seen. Pictures are as they are."""
         take, left = self._take, self._left
         key = take.key if take is not None else left[0] if left else None
-        shown: dict[str, Any] = {**asdict(self.progress), "phase": "over", "asks": time.monotonic() - self._asked < 1}
+        shown: dict[str, Any] = {**asdict(self.progress), "phase": "busy", "asks": time.monotonic() - self._asked < 1}
         shown |= {"now": take.view if take is not None and take.view is not None else self._view, "first": None}
         entries = self._log.judged().values()
         shown["judged"] = [{"take": one.take, "place": one.place, "said": one.said.split()[-1]} for one in entries]

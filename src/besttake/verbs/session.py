@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from besttake import registry
 from besttake.arms.base import specs_of
 from besttake.arms.sampler import arm_sampler
 from besttake.config import Plan, as_plan
@@ -19,7 +20,6 @@ from besttake.measure.partial import SESSION
 from besttake.policies.augmented import InSession
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
-from besttake.registry import policy as make_policy
 from besttake.result import Result
 from besttake.serving.operator import OperatorServer
 from besttake.serving.robot_session import RobotSession
@@ -103,7 +103,7 @@ def _with_robot(keys: Mapping[str, Any], loaded: dict[str, Policy]) -> dict[str,
     uri, tasks = keys.get("policy"), keys.get("task") or ()
     if not isinstance(uri, str) or not tasks:
         raise PlanError("a session needs a `policy`, and a `task` in words (or an `env`)")
-    loaded[uri] = make_policy(uri, trust_remote_code=bool(keys.get("trust_remote_code")))
+    loaded[uri] = registry.policy(uri, trust_remote_code=bool(keys.get("trust_remote_code")))
     known = {name: keys[name] for name in ("gripper_dim",) if keys.get(name) is not None}
     envs = [robot_uri(task, loaded[uri].spec, **known) for task in ([tasks] if isinstance(tasks, str) else tasks)]
     return {**keys, "task": (), "env": envs}

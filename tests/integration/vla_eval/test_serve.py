@@ -24,7 +24,7 @@ from besttake.conventions import CLOSES_UP, CONTROLLER, LIBERO_STATE, OPENNESS, 
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
 from besttake.policies.augmented import EpisodeHistory, retrieving
-from besttake.serving import serve, sessions
+from besttake.serving import connections, serve
 from besttake.takes.draws import Draw
 from besttake.types import Observation, PolicySpec, Start
 
@@ -135,13 +135,13 @@ def test_vla_evals_libero_takes_all_that_is_asked_of_it_and_finds_the_numbers_to
     spec = PolicySpec(
         "p", "flow", 4, 7, 2, ("agentview", "wrist"), state_dim=8, prompted=True, convention=libero
     )  # fmt: skip
-    asked = sessions.observation_params(spec, {camera: camera for camera in spec.cameras})
+    asked = connections.observation_params(spec, {camera: camera for camera in spec.cameras})
     merged = _merge_observation_params(LIBEROBenchmark, {}, asked)
     assert merged == {"send_wrist_image": True, "send_state": True, "quat_no_antipodal": True}
     benchmark = LIBEROBenchmark(**merged)
 
     def mismatches(spec):
-        ours = (sessions.action_spec(spec), sessions.observation_spec(spec))
+        ours = (connections.action_spec(spec), connections.observation_spec(spec))
         action, seen = ({name: DimSpec.from_dict(one) for name, one in spec.items()} for spec in ours)
         return check_specs(action, benchmark.get_action_spec(), seen, benchmark.get_observation_spec())
 

@@ -24,7 +24,8 @@
       case "waiting": return now.seed === 0 && !now.first ? `Set up ${place}, then run the robot` : `Set up ${place} again as it was, then run the robot`;
       case "playing": return `The robot plays from ${place}. What comes of it?`;
       case "left": return `The robot has ended its take from ${place}. What came of it?`;
-      default: return now.results ? "All is judged: the results are there" : "Please wait";
+      case "over": return "All is judged: the results are there";
+      default: return "Please wait";
     }
   };
 
