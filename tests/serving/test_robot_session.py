@@ -24,8 +24,8 @@ from besttake.types import Start
 from besttake.verbs.session import Service
 
 PLAN: dict[str, Any] = {
-    "policy": "testbed:half?replan=9", "env": "testbed:pick", "starts": 2, "seeds": 2, "arms": "base,cooled", "stride": 9,
-    "demos_per_task": 2, "check_states": 0, "probe_states": 0,
+    "policy": "testbed:half?replan=9", "env": "testbed:pick", "starts": 2, "seeds": 2, "arms": "base,cooled",
+    "stride": 9, "demos_per_task": 2, "check_states": 0, "probe_states": 0,
 }  # fmt: skip
 
 
@@ -210,7 +210,7 @@ def test_a_session_that_was_ended_early_says_so_and_goes_on(tmp_path: Path) -> N
     first._thread.join(60)
     assert any("3 takes were not played" in note for note in first.results[-1].notes)
     again = Session(tmp_path / "run")
-    assert again.now()["done"] == 5
+    assert again.until("waiting")["done"] == 5
     again.play_all()
     assert not [note for note in again.end().notes if "not played" in note]
 
