@@ -45,9 +45,7 @@ class Session:
             self.client, (self.page, _, self.query) = client, page.partition("?")
             self._served.set()
 
-        service = Service(
-            **{"started": started, **{name: keys.pop(name) for name in ("token", "revealed") if name in keys}}
-        )
+        service = Service(started=started, token=keys.pop("token", None), revealed=keys.pop("revealed", False))
         try:
             besttake.session(out=self.out, service=service, verdict=self.results.append, **{**PLAN, **keys})
         except BaseException as error:
