@@ -295,11 +295,7 @@ ORIGINS = {
     "verbs/doctor.py": "the user, or a built-in name",
     "verbs/rank.py": "the user's scorer",
     "recordings/footage.py": "the user's data set",
-<<<<<<< HEAD
-    "verbs/replay.py": "the user's env",
     "verbs/session.py": "the user",
-=======
->>>>>>> main
     "verbs/diagnose/setup.py": "the user's plan; score and export hand it FromFile",
 }
 
