@@ -2,7 +2,8 @@
 // The page of a session on a robot: shows what is to be done, and sends what the operator says.
 (() => {
   const at = id => document.getElementById(id), query = location.search, heading = document.querySelector("h1");
-  let shown = {}, busy = false;
+  let shown = {}, busy = false, since = 0;
+  const early = 1000;  // milliseconds in which what is pressed is meant for the take before
 
   const send = async (order, what) => {
     if (busy) return;
@@ -16,7 +17,7 @@
     busy = false;
     await look();
   };
-  const judge = outcome => { if (shown.number) send("judge", { number: shown.number, outcome, reason: at("reason").value }); };
+  const judge = outcome => { if (shown.number && Date.now() - since > early) send("judge", { number: shown.number, outcome, reason: at("reason").value }); };
 
   const todo = now => {
     const place = `start ${now.start}`;
@@ -43,6 +44,7 @@
 
   const show = now => {
     const changed = JSON.stringify(now.judged) !== JSON.stringify(shown.judged);
+    if (now.number !== shown.number) since = Date.now();
     shown = now;
     heading.textContent = now.planned ? `${now.done} of ${now.planned} takes` : "A session";
     at("todo").textContent = todo(now);
@@ -50,7 +52,7 @@
     for (const name of ["now", "first"]) { at(name).hidden = !now[name]; if (now[name] && at(name).src !== now[name]) at(name).src = now[name]; }
     at("overlay").hidden = !now.first || !now.now;
     at("first").style.opacity = now.now ? at("mix").value / 100 : 1;
-    for (const button of document.querySelectorAll("[data-outcome]")) button.disabled = !now.number || (button.dataset.outcome !== "spoiled" && !now.calls);
+    for (const button of document.querySelectorAll("[data-outcome]")) button.disabled = !now.number || Date.now() - since < early || (button.dataset.outcome !== "spoiled" && !now.calls);
     at("bar").max = Math.max(now.planned, 1);
     at("bar").value = now.done;
     at("stop").textContent = !now.questions ? "" : now.settled === now.questions
