@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from websockets.sync.client import connect
 
 import besttake
+from besttake import registry
 from besttake.errors import BestTakeError, ComponentError
+from besttake.policies.remote_wire import pack_openpi, unpack_openpi
+from besttake.serving import Limits, serve
 from besttake.takes.key import TakeKey
 from besttake.takes.scores import ScoreName
+from besttake.types import Start
 from besttake.verbs.export import Wanted
 
 
@@ -55,6 +61,32 @@ def test_a_new_start_forgets_the_takes_before_it(run: Path) -> None:
     assert gate.judge([picture] * 3).takes_left == 2
     gate.begin()
     assert gate.judge([picture] * 3).takes_left == 2
+
+
+def test_a_server_judges_what_its_client_has_shown(run: Path) -> None:
+    """A client of openpi plays two takes of a start; the gate sees a picture per request."""
+    gate = besttake.Gate.open(run, option="base, best of 3")
+    own, env = gate.for_another(), registry.env("testbed:pick")
+    limits = Limits(gate=gate)
+    with serve(registry.policy("testbed:half"), "openpi", limits=limits) as server, connect(server.url) as robot:
+        robot.recv()
+        for take in range(2):
+            env.reset(Start("pick", 0))
+            shown = {}
+            for step in range(0, 24, 8):
+                seen = env.observe(("wrist",))
+                shown[step] = seen.images["wrist"]
+                robot.send(pack_openpi({"observation/wrist": shown[step], "observation/state": seen.state}))
+                for action in unpack_openpi(robot.recv())["actions"][:8]:
+                    env.step(action)
+            robot.send(pack_openpi({"besttake": {"judge": True, "task": "pick"}}))
+            judged = unpack_openpi(robot.recv())["besttake"]
+            assert judged == asdict(own.judge_seen(shown, "pick"))
+            if judged["accept"]:
+                own.begin()
+            assert judged["takes_left"] == 2 - take
+        robot.send(pack_openpi({"besttake": {"judge": True}}))
+        assert "no take to judge" in str(robot.recv())
 
 
 def test_what_is_no_picture_is_refused(run: Path) -> None:

@@ -39,6 +39,9 @@ _Batch = Annotated[
     int | None,
     typer.Option(min=1, max=4096, help="Most clients sampled in one call (default: the width of the policy)."),
 ]
+_Gate = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="Judge takes as this run recommends, for clients of openpi that ask.")
+]
 _Session = Annotated[
     Path | None,
     typer.Option(
@@ -72,6 +75,7 @@ def serve(
     allow_origin: _Origins = None,
     max_sessions: Annotated[int, typer.Option(min=1, max=1024, help="Most connections at once.")] = 32,
     batch: _Batch = None,
+    gate: _Gate = None,
     seed: Annotated[int, option("seed", help="Seed of the sampling noise (default 0).")] = 0,
     trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
     session: _Session = None,
@@ -88,17 +92,19 @@ def serve(
       besttake serve --policy testbed:half --cooled --protocol openpi --port 0
       besttake serve --policy lerobot:org/pi0_arm --protocol openpi --session runs/robot --task "fold the towel"
     """
+    from besttake.serving.gate import Gate
     from besttake.serving.served import Limits
     from besttake.verbs.session import Service
 
     names = pairs("cameras", cameras.split(",") if cameras else [], "OURS=THEIRS,OURS=THEIRS", "wrist=wrist_image")
-    limits = Limits(max_sessions=max_sessions, origins=tuple(allow_origin or ()), batch=batch)
+    judge = Gate.open(gate) if gate is not None else None
+    limits = Limits(max_sessions=max_sessions, origins=tuple(allow_origin or ()), batch=batch, gate=judge)
     service = Service(
         protocol, host, port, page, token or os.environ.get("BESTTAKE_TOKEN"), names, limits, _say_where, revealed
     )
     if session is not None:
-        if retrieve is not None or cooled:
-            raise PlanError("`session` runs all its `arms`: leave out `retrieve` and `cooled`")
+        if retrieve is not None or cooled or gate is not None:
+            raise PlanError("`session` plays every take of all its `arms`: leave out `retrieve`, `cooled` and `gate`")
         dials = {"noise": noise, "prior": prior, "seed": seed, "trust_remote_code": trust_remote_code}
         _session(session, service, {**dials, **given, "policy": policy})
         return

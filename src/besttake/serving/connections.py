@@ -7,7 +7,8 @@ requests; a client that wants such a policy in full adds an entry ``besttake`` t
     {"task": "pick", "start": 3, "step": 16, "states": (R, state_dim)}
 
 ``step`` counts the actions executed since the episode began (0 begins one; ``task`` and ``start`` name it there, if
-the client likes), ``states`` are those seen after each action since the last request, the current one last.
+the client likes), ``states`` are those seen after each action since the last request, the current one last. Where the
+server has a gate, ``{"judge": True, "task": …}`` ends the episode and is answered with what the gate says of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -131,6 +133,7 @@ class OpenpiConnection(_Connection):
         super().__init__(served, connection, client)
         self._draw = Draw(served.seed, "connection", connection, 0)
         self._episode: ServedEpisode | None = None
+        self._gate = None if served.gate is None else served.gate.for_another()
 
     def greeting(self) -> bytes | None:
         """The metadata frame."""
@@ -141,8 +144,10 @@ class OpenpiConnection(_Connection):
         try:
             request = await asyncio.to_thread(wire.unpack_openpi, frame)
             entry = request.get("besttake")
-            in_session = self._served.begin is not None
-            unsaid = self._in_session if in_session else self._alone
+            if isinstance(entry, Mapping) and entry.get("judge"):
+                return wire.pack_openpi({"besttake": await self._judge(entry.get("task"))})
+            followed = self._served.begin is not None or self._gate is not None
+            unsaid = self._in_turn if followed else self._alone
             chunk = await (unsaid(request) if entry is None else self._in_episode(request, entry))
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
             return one_line(error)
@@ -157,7 +162,14 @@ class OpenpiConnection(_Connection):
         self._draw = self._draw.at(self._draw.chunk + 1)
         return chunk
 
-    async def _in_session(self, request: Mapping[str, Any]) -> F32:
+    async def _judge(self, task: Any) -> dict[str, Any]:
+        """What the gate says of the episode so far, which ends with it."""
+        if self._gate is None or self._episode is None:
+            raise ComponentError("there is no take to judge, or no gate: serve with `gate`")
+        frames, self._episode = self._episode.frames, None
+        return asdict(await asyncio.to_thread(self._gate.judge_seen, frames, str(task or "")))
+
+    async def _in_turn(self, request: Mapping[str, Any]) -> F32:
         """A request that says nothing of its episode: that of the connection goes on, as far as one can know."""
         seen = self._observation(request)
         if self._episode is None or self._episode.ends_here():

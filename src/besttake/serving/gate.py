@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +58,7 @@ class Gate:
 
     promise: Promise
     stride: int
+    camera: str
     _scorer: Scorer
     _library: Library | None
     _encoder: Encoder
@@ -95,7 +96,8 @@ class Gate:
             if library is not None
             else registry.encoder(registry.FromFile(result.plan.get("encoder") or "hog", file))
         )
-        return cls(promise, int(manifest.plan["stride"]), scorer, library, cached(encoder))
+        camera = "" if library is None else library.head.camera
+        return cls(promise, int(manifest.plan["stride"]), camera, scorer, library, cached(encoder))
 
     def judge(self, frames: Sequence[U8], task: str = "") -> Judgement:
         """Judge the next take of a start: accept it, or ask for another.
@@ -104,12 +106,16 @@ class Gate:
             frames: One picture (H, W, 3) of the score camera per action, uint8, the first before the first action.
             task: Name of the task, or its instruction (default: all demonstrations are compared).
         """
-        films: Array = np.stack([np.asarray(frame) for frame in frames][:: self.stride]) if len(frames) else np.empty(0)
+        return self.judge_seen({step: frames[step] for step in range(0, len(frames), self.stride)}, task)
+
+    def judge_seen(self, frames: Mapping[int, U8], task: str = "") -> Judgement:
+        """`judge` a take of which only some pictures are known, by the number of actions before them."""
+        films: Array = np.stack([np.asarray(frame) for frame in frames.values()]) if frames else np.empty(0)
         if films.ndim != 4 or films.shape[-1] != 3 or films.dtype != np.uint8:
             raise ComponentError("a gate judges pictures of one size, uint8 (H, W, 3), at least one of them")
         with one_thread():
             (embedded,) = embed(self._encoder, [films])
-            steps = self.stride * np.arange(len(films), dtype=np.int32)
+            steps = np.array([*frames], np.int32)
             self._takes.append(Footage(steps, (), (), frames=films, embeddings=embedded, instruction=task))
             scores = self._scores(task)
         score, known = scores[-1], [-math.inf if math.isnan(each) else each for each in scores]
@@ -127,6 +133,10 @@ class Gate:
             raise PlanError(f"{take}: {film.problem}")
         rate = self._library.head.fps if self._library is not None else None
         return self.judge(list(film.frames[Clock("episode", rate or FPS).rows(film.times)]), task)
+
+    def for_another(self) -> Gate:
+        """The same gate for another client, whose takes are its own."""
+        return replace(self, _takes=[])
 
     def begin(self) -> None:
         """Forget the takes of this start: the next one is the first of another."""

@@ -128,17 +128,13 @@ class SessionTake(ServedEpisode):
         self.calls = 0
         self.opening: U8 | None = None
         self.view: U8 | None = None
-        self._env, self._stride, self._heard, self._pause = env, plan.stride, self.began, 0.0
-        self._frames: dict[int, U8] = {}
+        self.camera, self.stride = env.score_camera, plan.stride
+        self._env, self._heard, self._pause = env, self.began, 0.0
 
     @property
     def steps(self) -> int:
         """How many actions were executed, as far as one can know."""
         return min(len(self.history.actions) + self.unconfirmed, self._env.task(self.key.task).horizon)
-
-    def is_wanted(self, step: int) -> bool:
-        """Whether the picture of this step is kept."""
-        return not self.over and step >= max(self._frames, default=-self._stride) + self._stride
 
     def ends_here(self) -> bool:
         """Whether the next request on its connection is another take's: it is judged, and there was a pause."""
@@ -148,15 +144,10 @@ class SessionTake(ServedEpisode):
         """Keep what the client sees before the action ``step``."""
         now = time.monotonic()
         self._pause, self._heard = max(self._pause, now - self._heard) if self.calls else 0.0, now
-        camera = self._env.score_camera
-        if not camera:
-            return
-        self.view = seen.images[camera]
-        self.opening = self.view if self.opening is None else self.opening
-        if self.view.shape != self.opening.shape:
-            raise ComponentError(f"a picture of {self.view.shape} in a take that began with {self.opening.shape}")
-        if self.is_wanted(step):
-            self._frames[step] = self.view
+        super().saw(seen, step)
+        if self.camera:
+            self.view = seen.images[self.camera]
+            self.opening = self.view if self.opening is None else self.opening
 
     async def sample(self, seen: Observation) -> F32:
         """The next chunk, (horizon, action_dim)."""
@@ -169,7 +160,7 @@ class SessionTake(ServedEpisode):
         steps, dim = self.steps, self._env.action_dim
         actions = [*self.history.actions, *self.sampled[: self.unconfirmed]][:steps]
         states = [*self.history.states, *[self.history.states[-1]] * (steps + 1)][: steps + 1]
-        frames = {step: frame for step, frame in self._frames.items() if step <= steps}
+        frames = {step: frame for step, frame in self.frames.items() if step <= steps}
         film = np.stack([*frames.values()]) if frames else np.zeros((0, 1, 1, 3), np.uint8)
         return Take(
             self.key, steps if success else None, np.array(actions, np.float32).reshape(steps, dim),

@@ -28,6 +28,7 @@ from besttake.errors import ComponentError, one_line
 from besttake.policies.augmented import Augmented, EpisodeHistory, InSession
 from besttake.policies.base import Policy
 from besttake.policies.remote_wire import MOST_BYTES
+from besttake.serving.gate import Gate
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicySpec
 
@@ -48,12 +49,14 @@ class Limits:
 
     Programs send no ``Origin``; browsers always do, whatever page asked them to. ``"*"`` lets all pages in.
     ``batch``: requests that are sampled in one call; 1: one by one, None: as many as the policy takes at once.
+    ``gate``: who judges the take of a client that asks.
     """
 
     max_bytes: int = MOST_BYTES
     max_sessions: int = 32
     origins: tuple[str, ...] = ()
     batch: int | None = None
+    gate: Gate | None = None
 
 
 class Served:
@@ -63,16 +66,20 @@ class Served:
     """
 
     def __init__(self, policy: Policy, seed: int, cameras: Mapping[str, str], limits: Limits) -> None:
-        unknown = set(cameras) - set(policy.spec.cameras)
-        if unknown:
-            have = ", ".join(policy.spec.cameras) or "none"
+        gate = limits.gate
+        judged = gate.camera or next(iter(policy.spec.cameras), "") if gate is not None else ""
+        read = dict.fromkeys((*policy.spec.cameras, *([judged] if judged else [])))
+        if unknown := set(cameras) - set(read):
+            have = ", ".join(read) or "none"
             raise ComponentError(f"cameras names {', '.join(sorted(unknown))}; {policy.spec.name} reads: {have}")
         self.spec: PolicySpec = policy.spec
         self.seed = seed
         self.at_once = limits.batch or policy.spec.width or MOST_ROWS
         """How many requests one call takes."""
         self._connections = min(self.at_once, max(limits.max_sessions // 2, 1))
-        self.cameras = {camera: cameras.get(camera, camera) for camera in policy.spec.cameras}
+        self.cameras = {camera: cameras.get(camera, camera) for camera in read}
+        self.gate, self.judged_camera = gate, judged
+        """Who judges the takes of each client, where one is wanted, and the camera whose pictures it reads."""
         self.follows = isinstance(policy, Augmented) and policy.looks_back
         """Whether the policy looks back over the episode, so that its history must be kept."""
         self._policy = policy
@@ -165,23 +172,34 @@ class ServedEpisode:
     """One episode of a client: the draws of its chunks and its history so far.
 
     ``sampled`` is the last chunk; its actions join the history when they are known to have been executed. Until then
-    the first ``unconfirmed`` of them are taken to have been. ``over``: nothing of it is kept any more.
+    the first ``unconfirmed`` of them are taken to have been. ``frames`` are pictures of ``camera``, by their steps, one
+    every ``stride`` steps as far as the client shows them. ``over``: nothing of it is kept any more.
     """
 
     over = False
     unconfirmed = 0
+    camera, stride = "", 1
 
     def __init__(self, served: Served, client: Client, draw: Draw, task: str = "") -> None:
         self._client, self._draw = client, draw
         self.history = EpisodeHistory(task)
         self.sampled: F32 = np.empty((0, served.spec.action_dim), np.float32)
+        self.frames: dict[int, U8] = {}
+        if served.gate is not None:
+            self.camera, self.stride = served.judged_camera, served.gate.stride
 
     def is_wanted(self, step: int) -> bool:
-        """Whether `saw` is to be told of this step, also where no sample is needed."""
-        return False
+        """Whether the picture of this step is kept."""
+        return bool(self.camera) and not self.over and step >= max(self.frames, default=-self.stride) + self.stride
 
     def saw(self, seen: Observation, step: int) -> None:
-        """Note what the client sees before the action ``step``."""
+        """Keep what the client sees before the action ``step``, where it is wanted."""
+        if self.is_wanted(step):
+            picture = seen.images[self.camera]
+            first = next(iter(self.frames.values()), picture)
+            if picture.shape != first.shape:
+                raise ComponentError(f"a picture of {picture.shape} in a take that began with {first.shape}")
+            self.frames[step] = picture
 
     def ends_here(self) -> bool:
         """Whether the next request on its connection begins another episode."""
