@@ -9,6 +9,7 @@ packages=(
   "lerobot[smolvla,pi,dataset,evaluation,diffusion]==0.6.1" "mujoco==3.8.1"
   "faker>=33,<35" "qwen-vl-utils>=0.0.11,<0.1" "peft>=0.18,<1" "torchdiffeq>=0.2.4,<0.3" "dm-tree>=0.1.8,<1"
   "timm==1.0.30"
+  "grpcio>=1.73.1,<2" "protobuf>=6.31.1,<8"
   "numba" "matplotlib" "easydict" "future" "h5py>=3.10" "PyOpenGL"
   "dm-control==1.0.41" "pymunk<7" "pygame" "shapely" "scikit-image"
   "websockets>=15" "msgpack>=1.0" "pytest>=8"
