@@ -47,6 +47,8 @@ _TURN = 2.0
 """Seconds that a client's request for actions waits for an observation, as in LeRobot's own server."""
 _PAUSE = 1.0
 """Seconds between two errors that a client is told: it asks again at once."""
+_GONE = 10.0
+"""Seconds after which a client that asks for nothing has left: a client that plays asks for actions all the time."""
 _log = logging.getLogger("besttake.bridge")
 
 
@@ -77,6 +79,7 @@ class Episode:
         self._features: Mapping[str, Any] = {}
         self._cameras: dict[str, str] = {}
         self._most = self._served.replan
+        self._absence = threading.Timer(_GONE, self._left)
         self._forget()
 
     def _open(self) -> ServedPolicy:
@@ -176,6 +179,25 @@ class Episode:
         actions: F32 = np.asarray(unpack_openpi(answer)["actions"], np.float32)
         return actions
 
+    @contextmanager
+    def asked(self, context: Any) -> Iterator[Episode]:
+        """While the client asks for actions. The episode ends if it leaves now, or does not ask again soon."""
+        answered = threading.Event()
+        self._absence.cancel()
+        context.add_callback(lambda: None if answered.is_set() else self._left())
+        try:
+            yield self
+        finally:
+            answered.set()
+            self._absence = threading.Timer(_GONE, self._left)
+            self._absence.daemon = True
+            self._absence.start()
+
+    def _left(self) -> None:
+        if not self.failure:
+            _log.info("the robot client has left")
+            self.close("the robot client has left")
+
     def close(self, why: str) -> None:
         """End the episode: the server learns that its client has gone."""
         self.failure = self.failure or why
@@ -226,19 +248,9 @@ class Bridge:
         return services_pb2.Empty()
 
     def GetActions(self, request: Any, context: Any) -> Any:
-        """The next chunk; nothing where there is none yet. A client that leaves while it waits ends its episode."""
-        with self._telling(context, _PAUSE):
-            episode, answered = self._episode_of(context), threading.Event()
-
-            def left() -> None:
-                if not answered.is_set():
-                    episode.close("the robot client has left")
-
-            context.add_callback(left)
-            try:
-                actions = episode.chunk()
-            finally:
-                answered.set()
+        """The next chunk; nothing where there is none yet."""
+        with self._telling(context, _PAUSE), self._episode_of(context).asked(context) as episode:
+            actions = episode.chunk()
         return services_pb2.Actions(data=python_object_to_bytes(actions)) if actions else services_pb2.Empty()
 
     def _episode_of(self, context: Any) -> Episode:
@@ -256,7 +268,7 @@ class Bridge:
             yield
         except Exception as error:
             line = one_line(error)
-            if line != self._told:
+            if line != self._told and context.is_active():
                 _log.error("%s", line)
             self._told = line
             time.sleep(pause)

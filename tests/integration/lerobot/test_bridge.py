@@ -5,13 +5,13 @@ The bridge is a process of its own. The robot is the testbed behind LeRobot's in
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from lerobot.robots import Robot, RobotConfig
 import besttake
 from besttake import registry
 from besttake.errors import ComponentError
+from besttake.serving import serve
 from besttake.types import Start
 
 pytest.importorskip("grpc")
@@ -47,7 +48,7 @@ class PickRobot(Robot):
 
     def __init__(self, config):
         self.config, self.env, self.over = config, registry.env("testbed:pick"), threading.Event()
-        self.steps, self.success = 0, False
+        self.steps, self.success, self.shown = 0, False, {}
 
     def connect(self, calibrate=True): ...
     def calibrate(self): ...
@@ -56,6 +57,7 @@ class PickRobot(Robot):
 
     def get_observation(self):
         seen = self.env.observe(("wrist",))
+        self.shown[self.steps] = seen.state
         return {f"joint{i}.pos": float(value) for i, value in enumerate(seen.state)} | {"front": seen.images["wrist"]}
 
     def send_action(self, action):
@@ -109,22 +111,29 @@ def client_of(robot_client, port, **keys):
     return robot_client.RobotClient(config)
 
 
-def played(client, session):
-    """A take as LeRobot's command plays it, until the robot has nothing more to do; whether it was a success."""
-    now = session.until("waiting")
-    client.robot.env.reset(Start(now["task"], now["start"]))
+@contextmanager
+def playing(client, start):
+    """LeRobot's client as its command runs it, from a start of the testbed."""
+    client.robot.env.reset(start)
     assert client.start()
     calls = [(client.receive_actions, ()), (client.control_loop, ("",))]
     threads = [threading.Thread(target=call, args=args, daemon=True) for call, args in calls]
     for thread in threads:
         thread.start()
     try:
-        assert client.robot.over.wait(60), f"{client.robot.steps} steps"
-        calls = session.now()["calls"]
+        yield
     finally:
         client.stop()
     for thread in threads:
         thread.join(30)
+
+
+def played(client, session):
+    """A take of the session, until the robot has nothing more to do; whether it was a success, and the calls."""
+    now = session.until("waiting")
+    with playing(client, Start(now["task"], now["start"])):
+        assert client.robot.over.wait(60), f"{client.robot.steps} steps"
+        calls = session.now()["calls"]
     session.until("left")  # the page says so, and the take is judged as it is
     return client.robot.success, calls
 
@@ -149,18 +158,24 @@ def test_a_session_played_by_lerobots_client_has_the_takes_of_a_diagnosis(tmp_pa
     assert "asks for act some/model on cpu, which is ignored" in said.read_text()
 
 
-def test_a_client_that_asks_early_plays_no_action_twice_and_its_steps_are_counted(tmp_path, robot_client, bridge):
+def test_a_client_that_asks_all_the_time_plays_no_action_twice_and_all_is_recorded(tmp_path, robot_client, bridge):
     session = Session(tmp_path / "run")
     port, _ = bridge(session.client, "front=wrist")
-    client, sent = client_of(robot_client, port, chunk_size_threshold=0.5, aggregate_fn_name="weighted_average"), []
+    client, sent = client_of(robot_client, port, chunk_size_threshold=1.0, aggregate_fn_name="weighted_average"), []
     perform = client.control_loop_action
     client.control_loop_action = lambda verbose=False: (perform(verbose), sent.append(client.latest_action))
     success, calls = played(client, session)
-    assert sent[: client.robot.steps] == [*range(1, client.robot.steps + 1)]
-    assert calls > client.robot.steps / REPLAN + 1
-    assert 0 <= session.now()["steps"] - client.robot.steps <= REPLAN
+    steps = client.robot.steps
+    assert sent[:steps] == [*range(1, steps + 1)]
+    assert calls > steps / REPLAN + 1
+    assert 0 <= session.now()["steps"] - steps <= REPLAN
     session.judge("success" if success else "failure")
     session.ask("end")
+    session._thread.join(60)
+    (take,) = besttake.Run.open(tmp_path / "run").takes.values()
+    asked = max(take.frame_steps)  # what was seen later was not told
+    assert asked > steps - 3 * REPLAN
+    np.testing.assert_array_equal(take.states[:asked], [client.robot.shown[step] for step in range(asked)])
 
 
 def test_whoever_waits_or_errs_is_told_in_one_line_and_late_clients_take_over(tmp_path, robot_client, bridge, caplog):
@@ -188,8 +203,22 @@ def test_whoever_waits_or_errs_is_told_in_one_line_and_late_clients_take_over(tm
     session.judge("success" if success else "failure")
     played(client_of(robot_client, port), session)
     assert "the robot client has left" in said.read_text()
-    assert json.loads(session.ask("now"))["done"] == 1
+    assert session.now()["done"] == 1
     session.ask("end")
+
+
+def test_a_plain_server_is_played_too_and_one_that_goes_away_ends_the_take(robot_client, bridge):
+    server = serve(registry.policy("testbed:half?replan=9"), "openpi")
+    port, said = bridge(server.url, "front=wrist")
+    client = client_of(robot_client, port, fps=20)
+    with playing(client, Start("pick", 0)):
+        while client.robot.steps <= REPLAN:
+            time.sleep(0.05)
+        server.close()
+        while "the take cannot go on, start the robot client again" not in said.read_text():
+            time.sleep(0.05)
+    assert not client.robot.over.is_set()
+    assert "Traceback" not in said.read_text()
 
 
 def test_pictures_of_either_layout_are_the_same_and_fractions_are_not_guessed():
