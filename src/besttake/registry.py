@@ -61,7 +61,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dinov2+siglip": "besttake.encoders.pretrained:make",
         "dinov2": "besttake.encoders.pretrained:make_dinov2",
         "siglip": "besttake.encoders.pretrained:make_siglip",
-        "hf": "besttake.encoders.pretrained:make_hf",
     },
     "demos": {
         "testbed": "besttake.testbed.demos:make",
