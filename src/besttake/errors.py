@@ -168,5 +168,10 @@ def suggestion(word: str, known: Sequence[str]) -> str:
     close = get_close_matches(word, known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"it has {', '.join(known[:_LISTED])}{more}"
+    return f"it has {listed(known, _LISTED)}"
+
+
+def listed(names: Sequence[object], most: int) -> str:
+    """The first ``most`` of ``names``, and how many more there are."""
+    shown = ", ".join(f"{name!s:.120}" for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
