@@ -31,7 +31,7 @@ from besttake.policies.base import Policy
 from besttake.policies.remote_wire import MOST_BYTES
 from besttake.serving.gate import Gate
 from besttake.takes.draws import Draw
-from besttake.types import F32, Array, Observation, PolicySpec
+from besttake.types import F32, U8, Array, Observation, PolicySpec
 
 _MOST_EPISODES, _MOST_OF_THE_GONE = 30_000, 300_000
 MOST_STEPS = 1_000_000
