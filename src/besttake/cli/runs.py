@@ -249,6 +249,7 @@ def serve(
     ] = None,
     seed: Annotated[int, option("seed", help="Seed of the sampling noise (default 0).")] = 0,
     trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
+    env: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Serve a policy to other harnesses, plain or with retrieval or cooling built in.
 
@@ -263,6 +264,8 @@ def serve(
     from besttake.serving.served import Limits
     from besttake.serving.server import serve as start
 
+    if env is not None:
+        raise PlanError("a server has no env: the harness that connects to it brings one; leave out --env")
     if retrieve is not None and cooled:
         raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
     model = registry.policy(policy, trust_remote_code=trust_remote_code)

@@ -53,7 +53,7 @@ def make(
     arguments = {key: value(text) for key, text in rest.items()}
     name = read.uri + (f"?{urlencode(sorted(arguments.items()), quote_via=quote)}" if arguments else "")
     inner = _build(env_id, arguments)
-    if not {"width", "height"} & {*arguments} and hasattr(inner.unwrapped, "mujoco_renderer"):
+    if not {"width", "height"} & {*arguments} and _is_drawn_by_mujoco(inner.unwrapped):
         inner, arguments = _smaller(env_id, inner, arguments)
     try:
         horizon = facts.horizon or (inner.spec.max_episode_steps if inner.spec else None)
@@ -175,8 +175,16 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
                 return make()  # its constructor does not ask how to render
     except ModuleNotFoundError as error:
         raise ComponentError(f"gym:{env_id}: {error}; install the package that defines this env") from error
+    except (gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound) as error:
+        hint = "" if ":" in env_id else f"; name the module that registers it, gym:MODULE:{env_id}"
+        raise ComponentError(f"gym:{env_id}: {one_line(error)}{hint}") from error
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError, KeyError) as error:
         raise ComponentError(f"gym:{env_id}: {one_line(error)}") from error
+
+
+def _is_drawn_by_mujoco(inner: Any) -> bool:
+    """Whether pictures have the size that ``width`` and ``height`` say: the env draws them, or (mazes) one in it."""
+    return any(hasattr(part, "mujoco_renderer") for part in (inner, *vars(inner).values()))
 
 
 def _smaller(env_id: str, inner: Any, arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

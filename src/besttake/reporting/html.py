@@ -138,7 +138,7 @@ def _verdict(result: Result, takes: PageTakes, run: Path | None) -> Section:
         rate = Markup('<span class="rise">{}</span>').format(f"{rise} success") if rise != "-" else Markup("")
         named = key(i, cell.policy) if len(cells) > 1 else ""
         head = Markup('<h2 class="name">{} {}</h2>').format(named, rate)
-        command = words.act(result, run, cell)
+        command = words.act(result, run, cell) or words.settle(run, cell)
         act = Markup('<pre class="command">{}</pre>').format(command) if command else ""
         see = Markup(' · <a href="#takes" class="see" data-policy="{}">its takes</a>').format(cell.policy)
         links = Markup('<p class="small"><a href="#policy-{}">why</a>{}</p>').format(i, see if takes.heat else "")
@@ -229,7 +229,7 @@ def _relation(result: Result) -> Section:
 
 
 def _legend(names: Any) -> Markup:
-    items = Markup("").join(Markup("<li>{}</li>").format(key(i, name, shaped=True)) for i, name in enumerate(names))
+    items = Markup("").join(Markup("<li>{}</li>").format(key(i, name)) for i, name in enumerate(names))
     return Markup('<ul class="legend">{}</ul>').format(items)
 
 

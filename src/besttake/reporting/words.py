@@ -144,6 +144,12 @@ def act(result: Result, run: Path | None, cell: Cell) -> str:
     return f"besttake act {place}{policy}" + (f" --trust {place}" if own else "")
 
 
+def settle(run: Path | None, cell: Cell) -> str:
+    """The command that says how many starts an undecided policy still needs, and how to add them; else empty."""
+    is_open = cell.verdict is not None and cell.verdict.answer == "open" and cell.seeds > 1
+    return f"besttake plan --pilot {shlex.quote(str(run))}" if is_open and run is not None else ""
+
+
 def price(option: Option) -> str:
     """What an option costs; retrieval also searches the library whenever it replans."""
     library = ", a library to search" if option.arm.partition("?")[0] in SEARCHING else ""
