@@ -53,7 +53,8 @@ def make(
     arguments = {key: value(text) for key, text in rest.items()}
     name = read.uri + (f"?{urlencode(sorted(arguments.items()), quote_via=quote)}" if arguments else "")
     inner = _build(env_id, arguments)
-    if not {"width", "height"} & {*arguments} and _is_drawn_by_mujoco(inner.unwrapped):
+    drawn_by = (inner.unwrapped, *vars(inner.unwrapped).values())  # itself, or as in mazes a robot that it holds
+    if not {"width", "height"} & {*arguments} and any(hasattr(one, "mujoco_renderer") for one in drawn_by):
         inner, arguments = _smaller(env_id, inner, arguments)
     try:
         horizon = facts.horizon or (inner.spec.max_episode_steps if inner.spec else None)
@@ -180,11 +181,6 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
         raise ComponentError(f"gym:{env_id}: {one_line(error)}{hint}") from error
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError, KeyError) as error:
         raise ComponentError(f"gym:{env_id}: {one_line(error)}") from error
-
-
-def _is_drawn_by_mujoco(inner: Any) -> bool:
-    """Whether pictures have the size that ``width`` and ``height`` say: the env draws them, or (mazes) one in it."""
-    return any(hasattr(part, "mujoco_renderer") for part in (inner, *vars(inner).values()))
 
 
 def _smaller(env_id: str, inner: Any, arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -19,7 +19,7 @@ PRINT: dict[str, str] = {
     "warn": "#b35c00", "s0": "#7a4cc2", "s1": "#d23f7e", "s2": "#807500", "s3": "#59636f", "s4": "#43296b",
     "s5": "#94618a",
 }  # fmt: skip
-"""Colours for files. Those of policies, s0 to s5, are none that says something else: recommended, success or failure."""
+"""Colours for files. Those of policies, s0 to s5, say nothing else: not recommended, success or failure."""
 
 PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
 """Colours for the page: CSS variables, so that a figure follows light and dark."""

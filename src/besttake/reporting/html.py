@@ -13,25 +13,8 @@ from besttake.demos.reading import jpeg
 from besttake.files import write_text
 from besttake.reporting import figures, tables, words
 from besttake.reporting.candidates import KINDS
-from besttake.reporting.numbers import (
-    count,
-    duration,
-    estimate_percent,
-    estimate_points,
-    sentence,
-)
-from besttake.reporting.page import (
-    Page,
-    Section,
-    block,
-    bullets,
-    code,
-    key,
-    picture,
-    prose,
-    template,
-    title,
-)
+from besttake.reporting.numbers import count, duration, estimate_percent, estimate_points, sentence
+from besttake.reporting.page import Page, Section, block, bullets, code, key, picture, prose, template, title
 from besttake.reporting.table import Table, in_percent, with_interval
 from besttake.reporting.takes import PageTakes, page_takes
 from besttake.result import Cell, Result
@@ -44,7 +27,8 @@ _PICTURES = (
     "How to read the pictures: each row is one option. Its name says how many takes it runs, how they are sampled and,"
     " after the comma, which score picks one of them. The dot shows how many points of success it gains over one take"
     " of the policy as it is, and the line shows the 95 % interval. A hollow dot: the gain is not shown, with all"
-    " options tested at once. Blue: what is recommended. The dashed line is the smallest gain worth acting on."
+    " options tested at once. Blue: what is recommended, or the best estimate so far. The dashed line is the smallest"
+    " gain worth acting on."
 )
 _LADDER = (
     "Success, in percent, with each way to keep one take per start; 95 % intervals over starts. A score is worth"

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,7 @@ from rich.text import Text
 
 from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
-from besttake.reporting.numbers import (
-    count,
-    estimate_points,
-    number,
-    sentence,
-)
+from besttake.reporting.numbers import count, estimate_points, number, sentence
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
 from besttake.result import Result
 
@@ -114,8 +110,9 @@ def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False)
     if result.policies:
         parts.append(tables.summary(result, result.policies))
     parts += [Sentence(line) for line in words.remarks(result)]
-    for name, command in (("Act on it", partial(words.act, result, run)), ("Settle it", partial(words.settle, run))):
-        parts += [Sentence(line, name=name, exact=True) for line in list(filter(None, map(command, result.policies)))[:1]]
+    for name, of in (("Act on it", partial(words.act, result, run)), ("Settle it", partial(words.settle, run))):
+        commands = filter(None, map(of, result.policies))
+        parts += [Sentence(command, name=name, exact=True) for command in islice(commands, 1)]
     if run is not None:
         more = "" if verbose else "   (-v prints the tables)"
         parts.append(Sentence(f"{run / 'report.html'}{more}", name="Why, and every task", exact=True))

@@ -123,7 +123,7 @@ def remarks(result: Result) -> list[str]:
         elif cell.verdict.answer == "open":
             waiting = (further(one.further) for one in cell.verdict.answers.values() if one.answer == "open")
             missing = "a score" if cell.verdict.takes.reason == "no-score" else "more starts"
-            said.append(f"not decided yet; {next(filter(None, waiting), f'{missing} may settle it')}")
+            said.append(next(filter(None, waiting), f"{missing} may settle it"))
         elif cheaper := cell.verdict.row(cell.verdict.cheaper):
             said.append(f"{in_short(cheaper, noise_of(result, cell.policy))} may do as well: cannot tell yet")
         lines += [f"{cell.policy}: {text}" for text in said if text]
@@ -198,7 +198,7 @@ def marks(verdict: Verdict) -> dict[str, str]:
     """What a table says of an option, by its name."""
     return {
         **({verdict.cheaper: "cheaper, cannot tell yet"} if verdict.cheaper is not None else {}),
-        verdict.option: "recommended",
+        verdict.option: "best estimate so far" if verdict.answer == "open" else "recommended",
     }
 
 

@@ -181,21 +181,17 @@ def _from_cell(run: Path, cell: Cell, goal: _Goal, result: Result) -> PlanResult
     same = cell.verdict if (seeds, n) == (cell.seeds, headroom.n) else None
     picked = same.questions.get("gain") if same is not None else None
     further = {name: one.further for name, one in same.answers.items()} if same and goal.worth == result.worth else {}
+    asked = result.plan  # one with starts from 0 and no other policy goes on in its run
+    grows = len(asked.get("policy", ())) == 1 and not asked["until"] and str(asked["starts"]).isdigit()
     known = _Known(
         cell.policy, f"the pilot {run.name}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
         max(0.0, headroom.curve[1].value - headroom.curve[0].value), within_auc=auc.value if auc else None,
         variance=picked.variance if picked else None, tasks=max(1, len(cell.tasks)),
         further={part: forecast for part, forecast in further.items() if forecast is not None},
         available=None if cell.spare is None else cell.starts + cell.spare, asked=_flags_of(result, cell.policy),
-        run=run if _can_grow(result) else None, taken=(cell.starts, cell.seeds),
+        run=run if grows else None, taken=(cell.starts, cell.seeds),
     )  # fmt: skip
     return _plan(replace(goal, seeds=seeds, best_of=n, gain=gain), known)
-
-
-def _can_grow(result: Result) -> bool:
-    """Whether the plan of one of its policies goes on in a run: it has no other one, and counts its starts from 0."""
-    asked = result.plan
-    return len(asked.get("policy", ())) == 1 and not asked["until"] and str(asked["starts"]).isdigit()
 
 
 def _flags_of(result: Result, policy: str) -> str:
