@@ -285,7 +285,6 @@ ORIGINS = {
     "cli/runs.py": "the user's policy",
     "demos/library.py": "a file: FromFile",
     "demos/resolve.py": "the user's demos and encoder",
-    "demos/run.py": "a file: FromFile",
     "policies/augmented.py": "the user's arm",
     "scorers/scoring.py": "the user's scorers",
     "serving/gate.py": "a run: checked, or FromFile",
@@ -296,7 +295,6 @@ ORIGINS = {
     "verbs/doctor.py": "the user, or a built-in name",
     "verbs/rank.py": "the user's scorer",
     "recordings/footage.py": "the user's data set",
-    "verbs/replay.py": "the user's env",
     "verbs/diagnose/setup.py": "the user's plan; score and export hand it FromFile",
 }
 

@@ -291,10 +291,10 @@ def make(group: str, named: str | FromFile, **options: Any) -> Any:
     with one_clear_error(f"{text}: {{}}"):
         component = factory(**options)
         _check_member(group, text, component)
-    if uri.scheme in ("python", "gym") and group in ("policies", "envs"):
-        _tell_versions_apart(uri, component)
-    if uri.scheme == "python" and uri.rest.startswith("__main__:"):
-        _check_seen_elsewhere(group, text, component)
+        if uri.scheme in ("python", "gym") and group in ("policies", "envs"):
+            _tell_versions_apart(uri, component)
+        if uri.scheme == "python" and uri.rest.startswith("__main__:"):
+            _check_seen_elsewhere(group, text, component)
     return component
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -27,9 +27,6 @@ from besttake.cli.flags import (
 )
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
-
-if TYPE_CHECKING:
-    from besttake.result import Result
 
 DEMO: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
@@ -211,7 +208,7 @@ def reproduce(
     )  # fmt: skip
     report(where)
     show(terminal.reproduction(result), result.to_json(), as_json)
-    check_failed(result.result, where, allowed=allow_failed)
+    check_failed(result.result.cost.errors, where, allowed=allow_failed)
 
 
 def act(
@@ -254,6 +251,7 @@ def act(
     )  # fmt: skip
     written = verb.write_kept(made, lerobot=lerobot, films=films, csv=csv)
     show([*acted(made), *map(Sentence, map(str, written))], made.to_json(), as_json)
+    check_failed(made.failed, Path(made.out))
 
 
 def run(plan: Plan, out: Path, *, strict: bool, allow_failed: bool, as_json: bool, quiet: bool, verbose: bool) -> None:
@@ -265,20 +263,21 @@ def run(plan: Plan, out: Path, *, strict: bool, allow_failed: bool, as_json: boo
     result = diagnose(plan, out, progress=reporter(quiet or as_json, verbose), command=command())
     report(out)
     show(diagnosis(result, out, verbose=verbose), result.to_json(), as_json)
-    check_failed(result, out, allowed=allow_failed)
+    check_failed(result.cost.errors, out, allowed=allow_failed)
     if strict and result.undecided:
         raise typer.Exit(3)
 
 
-def check_failed(result: Result, out: Path, *, allowed: bool) -> None:
-    """RolloutError where takes of a run failed, unless that is ``allowed``."""
+def check_failed(failed: int, out: Path, *, allowed: bool | None = None) -> None:
+    """RolloutError where takes of a run ``failed``, unless that is ``allowed`` (None: it cannot be)."""
     from besttake.takes.store import Store
 
-    if result.cost.errors and not allowed:
+    if failed and not allowed:
         with Store.open(out) as store:
             reasons = Counter(row.error or "" for row in store.rows() if row.status == "error")
         ((most, _),) = reasons.most_common(1)
+        accept = "" if allowed is None else " (to accept them, add `allow_failed`)"
         raise RolloutError(
-            f"{result.cost.errors} takes failed, most by {most[:200]}; `besttake runs show {out}` says why. To try them"
-            f" again: {command()} (to accept them, add `allow_failed`)"
+            f"{failed} takes failed, most by {most[:200]}; `besttake runs show {out}` says why. To try them again:"
+            f" {command()}{accept}"
         )
