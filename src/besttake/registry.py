@@ -61,7 +61,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dinov2+siglip": "besttake.encoders.pretrained:make",
         "dinov2": "besttake.encoders.pretrained:make_dinov2",
         "siglip": "besttake.encoders.pretrained:make_siglip",
-        "hf": "besttake.encoders.pretrained:make_hf",
     },
     "demos": {
         "testbed": "besttake.testbed.demos:make",
@@ -81,10 +80,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "manifold": "besttake.scorers.frames:Manifold",
         "coverage": "besttake.scorers.frames:Coverage",
         "consensus": "besttake.scorers.frames:Consensus",
-        "last": "besttake.scorers.frames:make_last",
-        "actions": "besttake.scorers.motion:make_actions",
-        "smoothness": "besttake.scorers.motion:Smoothness",
-        "state": "besttake.scorers.motion:FinalState",
+        "smoothness": "besttake.scorers.smoothness:Smoothness",
     },
 }
 

@@ -5,7 +5,6 @@ A row of a table stands on one line if it can.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from besttake.verbs.plan import PlanResult, Plans
     from besttake.verbs.probe import ProbeResult
     from besttake.verbs.rank import RankResult
-    from besttake.verbs.replay import ReplayResult
     from besttake.verbs.reproduce import Protocol, ReproduceResult
     from besttake.verbs.runs import RunList, Summary
     from besttake.verbs.score import ScoreResult
@@ -240,16 +238,6 @@ def built(directory: object, summary: Mapping[str, Any]) -> list[Part]:
     held = f"{summary['demos']} demonstrations, {summary['frames']} frames, {summary['events']} events"
     left_out = [Sentence(f"left out {bad['id']}: {bad['reason']}", "warn") for bad in summary["left_out"]]
     return [Sentence(f"{directory}: {held}"), *notes(summary["notes"]), *left_out]
-
-
-def replayed(result: ReplayResult) -> list[Part]:
-    """How many demonstrations succeeded again, and what became of the others."""
-    again = f"{result.succeeded} of {len(result.replayed)} demonstrations replay to success in {result.env}"
-    problems = Counter(demo.problem for demo in result.demos if demo.problem).most_common(5)
-    lines = [f"{n} were not replayed: {problem}" for problem, n in problems]
-    failed = [demo for demo in result.replayed if demo.success_step is None][:20]
-    lines += [f"{demo.id} does not succeed again within its {demo.steps} steps" for demo in failed]
-    return [Sentence(again), *(Sentence(line, "warn") for line in lines)]
 
 
 def plans(results: Plans) -> list[Part]:
