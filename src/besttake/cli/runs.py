@@ -10,16 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from besttake.cli.flags import (
-    Json,
-    Quiet,
-    RunDirectory,
-    Verbose,
-    command,
-    reporter,
-    show,
-)
+from besttake.cli.flags import Json, Quiet, RunDirectory, Verbose, command, reporter, show
 from besttake.errors import Interrupted
+from besttake.files import write_text
 from besttake.sanitize import printable
 
 
@@ -93,11 +86,16 @@ def runs_watch(
 
     Run.open(directory)  # or else it is no run
     with LiveServer(RunPage(directory), port) as server:
-        print(printable(f"{directory} at {server.url}; Ctrl-C ends it"), flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            raise Interrupted("the page is no longer served") from None
+        wait(f"{directory} at {server.url}", "the page is no longer served")
+
+
+def wait(what: str, end: str) -> None:
+    """Say what is served, until Ctrl-C ends it."""
+    print(printable(f"{what}; Ctrl-C ends it"), flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        raise Interrupted(end) from None
 
 
 def report(
@@ -150,7 +148,9 @@ def compare(
         str,
         typer.Option(metavar="episode|full|common", help="Window to read scores on (default: that of each verdict)."),
     ] = "",
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Also write an HTML report.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE.svg", help="Also draw gain against headroom.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare runs: what changed between two of them, and whether headroom predicts the gain over all their cells.
@@ -159,16 +159,15 @@ def compare(
 
     Examples:
       besttake compare runs/step10k runs/step20k
-      besttake compare runs/* -o comparison.html
+      besttake compare runs/* -o relation.svg
       besttake compare runs/* --window episode     # as the paper reads them
     """
-    from besttake.reporting.html import make_compare_html
     from besttake.reporting.terminal import comparison
     from besttake.verbs.compare import compare as relate
 
     result = relate(runs, window=window, command=command())
-    if out is not None:
-        make_compare_html(result, out)
+    if out is not None and (figure := result.plot()) is not None:
+        write_text(out, figure.svg(), parents=True)
     show(comparison(result), result.to_json(), as_json)
 
 

@@ -16,10 +16,10 @@ from besttake.sanitize import xml
 
 PRINT: dict[str, str] = {
     "paper": "#ffffff", "ink": "#1d1f23", "muted": "#6a6f78", "faint": "#e3e5e8", "accent": "#0b66b0",
-    "warn": "#b35c00", "s0": "#0072b2", "s1": "#d55e00", "s2": "#009e73", "s3": "#a05195", "s4": "#8c6d00",
-    "s5": "#3aa0d8",
+    "warn": "#b35c00", "s0": "#7a4cc2", "s1": "#d23f7e", "s2": "#807500", "s3": "#59636f", "s4": "#43296b",
+    "s5": "#94618a",
 }  # fmt: skip
-"""Colours for files. The series s0..s5 are after Okabe and Ito, darkened where needed for contrast on white."""
+"""Colours for files. Those of policies, s0 to s5, say nothing else: not recommended, success or failure."""
 
 PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
 """Colours for the page: CSS variables, so that a figure follows light and dark."""

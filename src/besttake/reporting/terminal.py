@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +109,9 @@ def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False)
     if result.policies:
         parts.append(tables.summary(result, result.policies))
     parts += [Sentence(line) for line in words.remarks(result)]
-    command = next((line for line in map(partial(words.act, result, run), result.policies) if line), "")
-    parts += [Sentence(command, name="Act on it", exact=True)] if command else []
+    for name, of in (("Act on it", partial(words.act, result, run)), ("Settle it", partial(words.settle, run))):
+        commands = filter(None, map(of, result.policies))
+        parts += [Sentence(command, name=name, exact=True) for command in islice(commands, 1)]
     if run is not None:
         more = "" if verbose else "   (-v prints the tables)"
         parts.append(Sentence(f"{run / 'report.html'}{more}", name="Why, and every task", exact=True))
@@ -162,7 +164,7 @@ def comparison(result: CompareResult) -> list[Part]:
     if changes:
         same = all(change.same for change in changes)
         parts += [] if same else [tables.changes(changes, "first", "second")]
-        parts += [Sentence(words.changed(changes)[0]), _BLANK]
+        parts += [Sentence(words.changed(changes)), _BLANK]
     # Of two runs one wants to know what changed; too few cells for a relation are not worth a line there.
     related = not changes or relation.r is not None
     if related:
@@ -240,14 +242,15 @@ def built(directory: object, summary: Mapping[str, Any]) -> list[Part]:
 
 def plans(results: Plans) -> list[Part]:
     """How many starts and takes each policy needs, and for what."""
-    parts: list[Part] = []
+    bases = dict.fromkeys(f"From {one.basis}, with {one.plan.seeds} seeds per start:" for one in results)
+    parts: list[Part] = [*(Sentence(line, "none") for line in bases), results.table]
     for one in results:
-        parts.append(Sentence(f"From {one.basis}, with {one.plan.seeds} seeds per start:", "none", one.name))
-    parts.append(results.table)
-    return [*parts, *(Sentence(line, exact=line.startswith("besttake ")) for one in results for line in _advice(one))]
+        parts += [Sentence(_advice(one), name=one.name), Sentence(f"besttake diagnose {one.flags}", exact=True)]
+    return parts
 
 
-def _advice(result: PlanResult) -> list[str]:
+def _advice(result: PlanResult) -> str:
+    """What is open, what a budget shows, and what more seeds or starts are worth."""
     plan, lines = result.plan, []
     if result.cautious is not None:
         lines.append(f"If all starts were equally hard: {count(result.cautious.half_width_takes, 'take')}.")
@@ -257,8 +260,8 @@ def _advice(result: PlanResult) -> list[str]:
         lines.append(f"A budget of {count(plan.starts, 'start')} shows a gain of {effect} points in 4 of 5 runs.")
     if result.available is not None and result.available < (plan.starts or plan.half_width_starts):
         lines.append(f"There are {count(result.available, 'start')} in all: add tasks, or let the env offer more.")
-    shared = f"with {count(result.tasks, 'task')}" if result.tasks > 1 else "with one task (more share the starts)"
-    return [*lines, f"{words.advice(plan)}.", f"besttake diagnose {result.flags}  ({shared})"]
+    shared = f"{count(result.tasks, 'task')}" if result.tasks > 1 else "one task (more share the starts)"
+    return " ".join([*lines, f"{words.advice(plan)}.", f"With {shared}:"])
 
 
 def ranking(result: RankResult) -> list[Part]:
