@@ -378,7 +378,7 @@ def _meant(group: str, text: str) -> str:
     """What was probably meant by a text that names a file, a Gymnasium env or a checkpoint; empty where unknown."""
     file, _, name = text.partition("?")[0].partition(":")
     module = Path(file).name.removesuffix(".py")
-    if file.endswith(".py") or Path(f"{module}.py").is_file():
+    if file.endswith(".py") or f"{module}.py" in [each.name for each in Path.cwd().glob("*.py")]:
         where = "" if name else f", where NAME in {module}.py is what makes the {_ONE_OF[group]}"
         return f"python:{module}:{name or 'NAME'}{where}"
     if group == "envs" and re.search(r"-v\d+$", text):
