@@ -80,8 +80,7 @@ class Parts:
 
     def _listen(self, robot: subprocess.Popen) -> None:
         for line in robot.stdout:
-            report = json.loads(line)
-            self.reports[report["number"]] = report["success"]
+            self.reports.update([json.loads(line)])
 
     def press(self, key: str) -> None:
         self.browser.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=key)
