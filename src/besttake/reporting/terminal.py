@@ -92,7 +92,12 @@ def _grid(table: Table, width: int) -> RenderableType:
     grid = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0), show_header=head)
     for i in shown:
         # Folded, so that nothing is cut off.
-        grid.add_column(Text(columns[i].name), justify="right" if columns[i].right else "left", overflow="fold")
+        grid.add_column(
+            Text(columns[i].name),
+            justify="right" if columns[i].right else "left",
+            overflow="fold",
+            no_wrap=columns[i].right,
+        )
     for row in rows:
         grid.add_row(*(Text(row[i].text, style=_STYLES[row[i].mark]) for i in shown))
     return grid
