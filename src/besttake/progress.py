@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions
 from rich.progress import BarColumn, Progress, ProgressColumn, Task
@@ -20,6 +20,9 @@ from rich.text import Text
 
 from besttake.arms import BASE
 from besttake.sanitize import printable
+
+if TYPE_CHECKING:
+    from besttake.result import Result
 
 _EVERY = 10.0
 _SURE, _ENOUGH = 3.0, 20
@@ -85,6 +88,7 @@ class RunProgress:
     done: int = 0
     policy: str = ""
     singles: list[bool] = field(default_factory=list)
+    on_take: Callable[[str, str, bool | None], None] = lambda policy, arm, success: None
     _played: float = 0.0
     _plays: bool = False
 
@@ -111,6 +115,7 @@ class RunProgress:
     def saw(self, policy: str, arm: str, success: bool | None) -> None:
         """Count a take; single takes of the arm base estimate pass@1 of their policy."""
         self.done += 1
+        self.on_take(policy, arm, success)
         if policy != self.policy:
             self.policy, self.singles = policy, []
         if arm == BASE and success is not None:
@@ -165,6 +170,9 @@ class Reporter:
         """A line worth reading unless one wants quiet."""
         if self.shown:
             self.console.print(text, style="dim", soft_wrap=not self.console.is_terminal)
+
+    def conclude(self, result: Result) -> None:
+        """A diagnosis has come to its result."""
 
     @contextmanager
     def run(self, planned: Mapping[str, int]) -> Iterator[RunProgress]:
