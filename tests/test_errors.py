@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import runpy
 from pathlib import Path
 
@@ -24,12 +25,26 @@ def test_an_error_is_one_harmless_line_whatever_it_names() -> None:
     assert str(LibraryError("set a\x1b[2J\nb cannot be read")) == r"set a\x1b[2J b cannot be read"
 
 
-def test_an_error_in_a_users_own_code_is_one_line_with_the_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [
+        ("return missing", "NameError: .*'missing'"),
+        ("raise OSError('image file is truncated')", "OSError: image file is truncated"),
+        ("raise ConnectionRefusedError(111, 'Connection refused')", "Refused"),
+    ],
+)
+def test_an_error_in_a_users_own_code_is_one_line_with_the_place(tmp_path: Path, does: str, says: str) -> None:
     file = tmp_path / "my_policy.py"
-    file.write_text("def sample():\n    return missing\n")
-    said = r"^the policy x failed: NameError: .*'missing'.* \(my_policy.py:2\)$"
+    file.write_text(f"def sample():\n    {does}\n")
+    said = rf"^the policy x failed: .*{says}.* \(my_policy.py:2\)$"
     with pytest.raises(ComponentError, match=said), blaming("the policy x"):
         runpy.run_path(str(file))["sample"]()
+
+
+@pytest.mark.parametrize("limit", [errno.ENOSPC, errno.EMFILE])
+def test_a_limit_of_the_machine_is_not_blamed_on_others(limit: int) -> None:
+    with pytest.raises(OSError, match=str(limit)), blaming("the policy x"):
+        raise OSError(limit, "no more")
 
 
 def test_errors_of_ours_are_not_blamed_on_others() -> None:

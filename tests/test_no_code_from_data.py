@@ -285,7 +285,6 @@ ORIGINS = {
     "cli/runs.py": "the user's policy",
     "demos/library.py": "a file: FromFile",
     "demos/resolve.py": "the user's demos and encoder",
-    "demos/run.py": "a file: FromFile",
     "policies/augmented.py": "the user's arm",
     "scorers/scoring.py": "the user's scorers",
     "serving/gate.py": "a run: checked, or FromFile",

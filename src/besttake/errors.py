@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any
+from typing import Any, TypeVar
 
 from besttake.sanitize import printable
 
+LIMITS = {
+    errno.EMFILE: "use fewer workers, or allow more open files (ulimit -n)",
+    **dict.fromkeys((errno.ENFILE, errno.ENOMEM, errno.EAGAIN), "use fewer workers or a smaller batch"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room and run the same command again"),
+}
+"""What to do where this machine has no more of something, whoever asked for it."""
 _LISTED = 8
+T = TypeVar("T")
 _LONGEST = 2000
 """Characters of a message: one that quotes a name of a damaged file loses its middle."""
 
@@ -103,13 +112,25 @@ def failure(error: BaseException) -> Exception:
 
 @contextmanager
 def blaming(whom: str) -> Iterator[None]:
-    """Tell an error of a user's own code in one line, with the place in that code; ours go on as they are."""
+    """Tell an error of a user's own code in one line, with the place in that code; our own, and limits, go on as is."""
     try:
         yield
-    except (BestTakeError, MemoryError, OSError):
-        raise
     except BaseException as error:
+        if isinstance(error, BestTakeError | MemoryError) or getattr(error, "errno", None) in LIMITS:
+            raise
         raise ComponentError(f"{whom} failed: {one_line(failure(error))}{place_in_code(error)}") from error
+
+
+def blaming_each(items: Iterable[T], whom: str) -> Iterator[T]:
+    """``items``, whose making is code of a user's own, as `blaming` has it."""
+    with blaming(whom):
+        left = iter(items)
+    while True:
+        with blaming(whom):
+            item = list(islice(left, 1))
+        if not item:
+            return
+        yield item[0]
 
 
 def place_in_code(error: BaseException) -> str:
@@ -147,5 +168,10 @@ def suggestion(word: str, known: Sequence[str]) -> str:
     close = get_close_matches(word, known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"it has {', '.join(known[:_LISTED])}{more}"
+    return f"it has {listed(known, _LISTED)}"
+
+
+def listed(names: Sequence[object], most: int) -> str:
+    """The first ``most`` of ``names``, and how many more there are."""
+    shown = ", ".join(f"{name!s:.120}" for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

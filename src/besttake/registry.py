@@ -238,7 +238,8 @@ def env(uri: str | FromFile, *, trust_remote_code: bool = False, **options: Any)
 
     A file that may name code may also name an env from the hub, and so may the program once it was allowed to.
     """
-    given = trust_remote_code or isinstance(uri, FromFile) or uri in _TRUSTED
+    allowed = uri in _TRUSTED or isinstance(uri, FromFile)  # one from a file that may not is refused below
+    given = trust_remote_code or (allowed and Uri.parse(uri).scheme == "hub")
     return cast("Env", make("envs", uri, **_consent("envs", uri, given), **options))
 
 
@@ -302,10 +303,10 @@ def make(group: str, named: str | FromFile, **options: Any) -> Any:
     with one_clear_error(f"{text}: {{}}"):
         component = factory(**options)
         _check_member(group, text, component)
-    if uri.scheme in ("python", "gym") and group in ("policies", "envs"):
-        _tell_versions_apart(uri, component)
-    if uri.scheme == "python" and uri.rest.startswith("__main__:"):
-        _check_seen_elsewhere(group, text, component)
+        if uri.scheme in ("python", "gym") and group in ("policies", "envs"):
+            _tell_versions_apart(uri, component)
+        if uri.scheme == "python" and uri.rest.startswith("__main__:"):
+            _check_seen_elsewhere(group, text, component)
     return component
 
 

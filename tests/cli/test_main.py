@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from asyncio import CancelledError
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -116,6 +118,19 @@ def test_a_library_is_built_shown_and_checked(
     (tmp_path / "library" / "embeddings.npy").write_bytes(b"x")
     assert call(monkeypatch, "library", "check", out) == 2
     assert "build the library again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("end", [SystemExit, GeneratorExit, CancelledError])
+def test_code_of_others_that_leaves_is_one_line_and_no_code_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], end: type[BaseException]
+) -> None:
+    def leaving(*_: object, **__: object) -> NoReturn:
+        raise end(3)
+
+    monkeypatch.setattr("besttake.verbs.plan.plan", leaving)
+    assert call(monkeypatch, "plan", "--pass1", "0.6") == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith(f"besttake: {end.__name__}: 3 (test_main.py:")
 
 
 def test_strict_exits_with_3_while_a_verdict_is_open(

@@ -23,7 +23,7 @@ def test_the_parts_are_those_of_the_population():
     """Variances .04 of the start, .0225 of the env's seed, .01 of the policy's seed, in .25 of an outcome."""
     y, envs, seeds = drawn(np.random.default_rng(0))
     found = sources(y, ["t"] * len(y), envs, seeds)
-    expected = {"start": 0.16, "env seed": 0.09, "policy seed": 0.04, "rest": 0.71}
+    expected = {"start": 0.16, "env seed": 0.09, "policy seed": 0.04, "numerics": 0.71}
     for name, share in expected.items():
         part = found.parts[name]
         assert part.value == pytest.approx(share, abs=0.03)

@@ -21,6 +21,7 @@ from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
 
 FIXTURES = Path(__file__).parent / "fixtures"
+DROID_H5 = "AUTOLab/success/2023-07-07/Fri_Jul__7_09:42:21_2023/trajectory.h5"
 EPISODES = [writers.episode(number, length=8, side=16) for number in range(2)]
 
 
@@ -120,6 +121,35 @@ def chunk(name):
     return lambda root: (root / name).unlink()
 
 
+def cut(name):
+    """A file that was copied to its half."""
+
+    def halve(root):
+        (path,) = root.glob(name)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+    return halve
+
+
+def shards(root, episodes):
+    """A replay buffer of zarr 3 with two cameras, whose pieces are in shards; one that is empty reads as zeros."""
+    whole, made = zarr.open_group(str(FIXTURES / "replay.zarr"), mode="r"), zarr.open_group(str(root), mode="w")
+    for name in ("data/img", "data/wrist", "data/state", "data/action", "meta/episode_ends"):
+        values = whole[name.replace("wrist", "img")][:]
+        half = (-(-len(values) // 4), *values.shape[1:])
+        made.create_array(name, data=values, chunks=half, shards=(2 * half[0], *half[1:]))
+    return root
+
+
+def recorded(root, episodes):
+    """A folder of pictures with states alone."""
+    (root / "pour").mkdir(parents=True)
+    for step, shown in enumerate(episodes[0].pictures["wrist"][:8]):
+        (root / "pour" / f"{step}.png").write_bytes(writers.png(shown))
+    (root / "pour.csv").write_text("state_0\n" + "1.5\n" * 8)
+    return root
+
+
 def rlds(root, episodes):
     return Path(shutil.copytree(FIXTURES / "rlds", root)) / "libero_object_no_noops"
 
@@ -141,13 +171,26 @@ BROKEN = [
     ("hdf5", writers.libero_hdf5, hdf5_samples, "8 of the 12 actions .*demo_0"),
     ("maniskill", lambda r, e: writers.maniskill(r / "t.h5", e), maniskill_episode, "has no group traj_1"),
     ("aloha", writers.aloha, aloha_chunk, "0 of the 4 chunks .*cam_left_wrist"),
+    (
+        "maniskill",
+        lambda r, e: writers.maniskill(r / "t.h5", e),
+        lambda r: r.with_suffix(".json").unlink(),
+        "no t.json",
+    ),
     ("droid", writers.droid, droid_steps, "8 of the 9 steps .*metadata of AUTOLab"),
+    ("droid", writers.droid, cut("**/*_09:42:21_2023/metadata*.json"), "42:21_2023 has metadata that are damaged"),
+    ("droid", writers.droid, chunk(DROID_H5), "42:21_2023 has no file trajectory.h5"),
     ("rlds", rlds, tfrecord_cut, "1 of the 2 records .*train.tfrecord-00000-of-00002"),
     ("zarr", replay, chunk("data/img/1.0.0.0"), r"3 of the 4 pieces .*data/img.*\?missing=fill"),
     ("zarr", replay, chunk("data/state/3.0"), "3 of the 4 pieces .*data/state"),
     ("zarr", replay, lambda root: shutil.rmtree(root / "meta"), "is not a replay buffer .*episode_ends"),
     ("zarr", replay, spare_chunk, "3 of the 4 pieces .*data/state"),
     ("zarr", replay, chunk("meta/episode_ends/0"), "0 of the 1 pieces .*meta/episode_ends"),
+    ("zarr", replay, chunk("data/action/.zarray"), "data/action has no .zarray"),
+    ("zarr", shards, lambda root: (root / "data/state/c/1/0").write_bytes(b""), "1 of the 2 pieces .*data/state"),
+    ("zarr", shards, chunk("data/img/c/0/0/0/0"), "1 of the 2 pieces .*data/img"),
+    ("rlds", rlds, cut("**/dataset_info.json"), "dataset_info.json is damaged"),
+    ("video", recorded, chunk("pour/7.png"), "7 of the 8 frames .*its states"),
 ]
 
 

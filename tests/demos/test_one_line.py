@@ -23,6 +23,7 @@ from besttake.errors import ComponentError, LibraryError, RunError
 from besttake.files import write_text
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
+from besttake.testbed.demos import TestbedDemos
 from besttake.types import EncoderSpec
 
 EPISODES = [writers.episode(number, length=8, side=16) for number in range(2)]
@@ -113,3 +114,18 @@ def test_an_encoder_that_fails_or_gives_something_else_is_one_line(tmp_path: Pat
     with pytest.raises(ComponentError, match=says) as error:
         build(registry.demos(f"lerobot:{root}"), Odd(way), tmp_path / "library")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("end", [RuntimeError, OSError, SystemExit, GeneratorExit, StopIteration])
+def test_a_source_that_fails_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: type[BaseException]
+) -> None:
+    whole = TestbedDemos.of_tasks
+
+    def failing(self, wanted):
+        yield from whole(self, wanted)
+        raise end("gone")
+
+    monkeypatch.setattr(TestbedDemos, "of_tasks", failing)
+    with pytest.raises(ComponentError, match=rf"reading the demonstrations failed: .*{end.__name__}"):
+        build(registry.demos("testbed:pick?demos_per_task=1"), Hog(), tmp_path / "library")

@@ -1,5 +1,6 @@
 import contextlib
 import csv
+import io
 import json
 import shutil
 import sqlite3
@@ -10,10 +11,12 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from rich.console import Console
 
 from besttake.core.headroom import pass_at_k
 from besttake.recordings.episodes import IngestError
 from besttake.recordings.read import read
+from besttake.reporting.terminal import ingested, layout
 from besttake.result import Result
 from besttake.verbs.ingest import ingest
 
@@ -137,6 +140,24 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     assert (cell.starts, cell.seeds) == (6, 2)
     assert cell.headroom is not None
     assert cell.headroom.headroom.value == pytest.approx(0.5)
+
+
+def test_tasks_are_grouped_by_a_column_that_also_tells_them_apart(tmp_path: Path) -> None:
+    rows = [{"suite": s, "task_id": t, "start": 0, "success": int(s == "a")} for s in "ab" for t in range(50)]
+    (policy,) = ingest(table(tmp_path / "o.csv", rows), columns={"group": "suite"}).result.policies
+    assert (policy.starts, policy.seeds) == (100, 1)  # not 50 starts with two outcomes
+    assert [(line.task, line.starts) for line in policy.tasks] == [("a", 50), ("b", 50)]
+
+
+def test_forty_policies_stand_on_one_screen_with_what_is_doubtful_first(tmp_path: Path) -> None:
+    rows = [{"policy": f"p{p}", "suite": s, "start": i, "seed": k, "success": int(i * (p + 2) % 5 < 2 if p else k)}
+            for p in range(40) for s in "abc" for i in range(20) for k in range(2 + (i < p // 2))]  # fmt: skip
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(layout(ingested(ingest(table(tmp_path / "o.csv", rows))), 80))
+    text = console.export_text()
+    assert len(text.splitlines()) < 60
+    assert text.index("may not share a start") < text.index("A perfect pick")
+    assert "more rows, " in text
 
 
 def test_a_diagnosis_is_never_overwritten(tmp_path: Path) -> None:

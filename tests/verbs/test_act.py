@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import besttake
+from besttake.cli.main import main
 from besttake.core.stats import Estimate
 from besttake.errors import PlanError, RunError
 from besttake.measure.promise import Promise, is_broken, promise_of, success_so_far
@@ -58,6 +60,22 @@ def test_acting_goes_on_where_it_was_stopped_and_plays_nothing_twice(run: Path, 
     assert more.kept[0] == first.kept[0]
     assert besttake.act(run, tmp_path / "act", starts="8:10") == more
     assert json.loads((tmp_path / "act" / "act.json").read_text())["takes"] == more.takes
+
+
+def test_takes_that_fail_are_said_and_are_no_success_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the promise would be held against the starts that happened to be finished, without a word on the others."""
+    plan = {**PICK, "policy": "python:odd_parts:policy?small=false", "seeds": 2, "arms": ["base"], "workers": 1}
+    besttake.diagnose(besttake.Plan(**plan, demos_per_task=2, check_states=0, probe_states=0, starts=2), tmp_path / "r")
+    monkeypatch.setenv("ODD", "large SystemExit")  # from the third call of the policy on
+    monkeypatch.setattr(sys, "argv", ["besttake", "act", str(tmp_path / "r"), "--starts", "2:5", "-q"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    assert "6 takes failed, most by SystemExit: 3; " in (said := capsys.readouterr().err)
+    assert "allow" not in said
+    assert besttake.act(tmp_path / "r", starts="2:5").failed == 6
 
 
 def test_starts_that_the_run_has_seen_are_refused_unless_allowed(run: Path, tmp_path: Path) -> None:

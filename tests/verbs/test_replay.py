@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -13,6 +14,8 @@ from besttake.demos.library import Library
 from besttake.demos.resolve import build_at
 from besttake.encoders.pixels import Pixels
 from besttake.errors import LibraryError
+from besttake.testbed.env import TestbedEnv
+from besttake.types import Step
 from besttake.verbs.replay import replay
 
 
@@ -55,7 +58,29 @@ def test_an_hdf5_file_knows_the_state_of_the_simulator_at_the_start(tmp_path: Pa
         group["obs/eye_in_hand_rgb"] = np.zeros((6, 8, 8, 3), np.uint8)
         for name, size in (("ee_pos", 3), ("ee_ori", 3), ("gripper_states", 2)):
             group[f"obs/{name}"] = np.zeros((6, size))
-    made = build(hdf5(str(tmp_path / "pick_demo.hdf5")), Pixels(), tmp_path / "library")
+    path = tmp_path / "pick_demo.hdf5"
+    made = build(hdf5(str(path)), Pixels(), tmp_path / "library")
     first = np.array(made.actions[0], np.float64)
     shift = int(first[0])  # the library may begin later than the file: its first action says where
     np.testing.assert_array_equal(made.start_state(0), states[shift])
+    with h5py.File(path, "a") as file:  # as a copy that was interrupted: it would read as zeros
+        del file["data/demo_0/states"]
+        file.create_dataset("data/demo_0/states", states.shape, states.dtype, chunks=(2, 4))[2:] = states[2:]
+    with pytest.raises(LibraryError, match="2 of the 3 chunks .*states"):
+        hdf5(str(path)).start_state("pick_demo.hdf5/demo_0")
+
+
+@pytest.mark.parametrize(("gives", "says"), [(float("nan"), "neither true nor false"), (None, "Gone")])
+def test_what_is_no_success_is_none(library: Library, monkeypatch: pytest.MonkeyPatch, gives: Any, says: str) -> None:
+    class Gone(BaseException):
+        pass
+
+    def step(*_: object) -> Step:
+        if gives is None:
+            raise Gone
+        return Step(gives, False)
+
+    monkeypatch.setattr(TestbedEnv, "step", step)
+    result = replay(library, "testbed:pick")
+    assert result.succeeded == 0
+    assert all(says in demo.problem for demo in result.demos)

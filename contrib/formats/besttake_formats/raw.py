@@ -229,7 +229,12 @@ def _maniskill_episodes(files: Mapping[str, Path], name: str) -> tuple[dict[str,
     rate, left_out = None, 0
     for file, path in files.items():
         beside = path.with_suffix(".json")
-        about = read_json(inside(path.parent, beside.name), name) if beside.is_file() else {}
+        if not beside.is_file():
+            raise LibraryError(f"{name}: there is no {beside.name}, which says which episodes failed; copy it as well")
+        try:
+            about = read_json(inside(path.parent, beside.name), name)
+        except Unreadable as error:
+            raise LibraryError(f"{name}: it {error}") from error
         given: Any = about
         for part in ("env_info", "env_kwargs", "sim_config", "control_freq"):
             given = given.get(part) if isinstance(given, dict) else None
@@ -282,6 +287,8 @@ class _DroidReader:
         return self.episodes
 
     def task(self, key: str) -> tuple[str, str]:
+        if not self.episodes[key]:
+            raise Unreadable("has metadata that are damaged; copy them again")
         words = str(self.episodes[key].get("current_task") or "").strip()
         return words, words
 
@@ -325,7 +332,7 @@ def make_droid(
     notes = [f"DROID folders, {len(episodes)} episodes"]
     if unfinished or failures:
         notes.append(f"{unfinished} folders without metadata and {failures} that failed were left out")
-    files = [root / key / "trajectory.h5" for key in episodes]
+    files = [path for key in episodes if (path := root / key / "trajectory.h5").is_file()]
     return Episodes(
         reader, _DROID_CAMERAS, named, name, uri_again("droid", root, camera=camera, fps=fps, size=size, map=map),
         called, read.number("fps", fps, 1e-3), digest(files, stored, reader.size), tuple(notes),
@@ -334,22 +341,21 @@ def make_droid(
 
 
 def _droid_episodes(root: Path) -> tuple[dict[str, Mapping[str, Any]], int, int]:
-    """The metadata of each episode's folder, and how many folders have none or failed."""
+    """The metadata of each episode's folder (empty where damaged), and how many folders have none or failed."""
     episodes: dict[str, Mapping[str, Any]] = {}
     unfinished = failures = 0
     for folder, inner, files in os.walk(root):
         inner.sort()
-        if "trajectory.h5" not in files:
+        described = sorted(f for f in files if f.startswith("metadata_") and f.endswith(".json"))
+        if not described:
+            unfinished += "trajectory.h5" in files
             continue
         key = Path(folder).relative_to(root).as_posix()
-        described = sorted(f for f in files if f.startswith("metadata_") and f.endswith(".json"))
         try:
-            about = read_json(inside(root, f"{key}/{described[0]}"), "droid") if described else {}
+            about = read_json(inside(root, f"{key}/{described[0]}"), "droid")
         except (LibraryError, Unreadable):
             about = {}
-        if not about:
-            unfinished += 1
-        elif about.get("success") is False:
+        if about.get("success") is False:
             failures += 1
         else:
             episodes[key] = about

@@ -147,7 +147,7 @@ def make(
     states = choose_columns(tensors, state, _STATES, name)
     actions = choose_columns(tensors, action, _ACTIONS, name)
     text = next((key for key in _INSTRUCTIONS if key in features), None)
-    lengths, largest = _lengths(root, split, shards), read.whole("size", size)
+    lengths, largest = _lengths(root, split, shards, name), read.whole("size", size)
     reader = _RldsReader(root, shards, lengths, stored, states, actions, text, largest)
     set_name = shards[0].name.split(".tfrecord-")[0].rpartition("-")[0]
     fingerprint = digest((root / "features.json", *shards), stored, states, actions, text, reader.size)
@@ -233,13 +233,14 @@ def _shards(root: Path, split: str, name: str) -> list[Path]:
     return chosen
 
 
-def _lengths(root: Path, split: str, shards: Sequence[Path]) -> dict[str, int]:
+def _lengths(root: Path, split: str, shards: Sequence[Path], name: str) -> dict[str, int]:
     """The number of records in each shard by ``dataset_info.json``; empty where it does not say."""
+    path = root / "dataset_info.json"
+    described = read_json(path, name) if path.exists() else {}
     try:
-        splits = read_json(inside(root, "dataset_info.json"), "rlds")["splits"]
-        counts = next(each["shardLengths"] for each in splits if each["name"] == split)
+        counts = next(each["shardLengths"] for each in described["splits"] if each["name"] == split)
         return {shard.name: int(count) for shard, count in zip(shards, counts, strict=True)}
-    except (LibraryError, Unreadable, StopIteration, KeyError, TypeError, ValueError):
+    except (StopIteration, KeyError, TypeError, ValueError):
         return {}
 
 

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
+import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,7 +114,7 @@ def make(
     states = choose_columns(arrays, state, _STATES, name)
     actions = choose_columns(arrays, action, (("action",),), name)
     if read.choice("missing", more.get("missing", "refuse"), ("refuse", "fill")) == "refuse":
-        used = (stored, *(states or ()), *(actions or ()))
+        used = (*cameras, *(states or ()), *(actions or ()))  # any camera may be shown to a policy
         _check_pieces(path, [arrays[key] for key in used], ends[-1], name)
     task_of_all = task or path.name.split(".zarr")[0]
     reader = _ZarrReader(arrays, ends, stored, states, actions, task_of_all, read.whole("size", size))
@@ -140,7 +142,12 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
         store = zarr.storage.ZipStore(str(path), mode="r") if path.is_file() else str(path)
         root = zarr.open_group(store, mode="r")
         data, stored = root["data"], root["meta/episode_ends"]
-        arrays = {"meta/episode_ends": stored, **{f"data/{key}": data[key] for key in data}}
+        with warnings.catch_warnings(action="ignore"):  # of what is told in the next lines
+            keys = list(map(str, data))
+        there = {part.split("/")[1] for part, _ in _parts(path) if re.match("data/[^/]+/", part)}
+        if lost := sorted(there.difference(keys)):
+            raise LibraryError(f"{name}: data/{lost[0]} has no .zarray or zarr.json; copy the data set again")
+        arrays = {"meta/episode_ends": stored, **{f"data/{key}": data[key] for key in keys}}
         _check_arrays(arrays, name)
         if path.is_dir():  # an archive has checksums of its own
             _check_lengths(path, arrays, name)
@@ -190,7 +197,7 @@ def _check_lengths(path: Path, arrays: Mapping[str, Any], name: str) -> None:
 
 def _check_pieces(path: Path, arrays: Iterable[Any], rows: int, name: str) -> None:
     """LibraryError unless every piece of the first ``rows`` of each array is stored below ``path``."""
-    stored = {part for part, _ in _parts(path)}
+    stored = {part for part, size in _parts(path) if size}  # an empty shard reads as its fill value, too
     for each in arrays:
         sizes = zip((rows, *each.shape[1:]), each.shards or each.chunks, strict=True)
         grid = [-(-size // piece) for size, piece in sizes]

@@ -30,7 +30,6 @@ from besttake.errors import RolloutError
 
 if TYPE_CHECKING:
     from besttake.progress import Reporter
-    from besttake.result import Result
 
 Track = Annotated[
     str | None,
@@ -223,7 +222,7 @@ def reproduce(
     )  # fmt: skip
     report(where)
     show(terminal.reproduction(result), result.to_json(), as_json)
-    check_failed(result.result, where, allowed=allow_failed)
+    check_failed(result.result.cost.errors, where, allowed=allow_failed)
 
 
 def act(
@@ -266,6 +265,7 @@ def act(
     )  # fmt: skip
     written = verb.write_kept(made, lerobot=lerobot, films=films, csv=csv)
     show([*acted(made), *map(Sentence, map(str, written))], made.to_json(), as_json)
+    check_failed(made.failed, Path(made.out))
 
 
 def run(
@@ -279,20 +279,21 @@ def run(
     result = diagnose(plan, out, progress=shown, command=command())
     report(out)
     show(diagnosis(result, out, verbose=verbose), result.to_json(), as_json)
-    check_failed(result, out, allowed=allow_failed)
+    check_failed(result.cost.errors, out, allowed=allow_failed)
     if strict and result.undecided:
         raise typer.Exit(3)
 
 
-def check_failed(result: Result, out: Path, *, allowed: bool) -> None:
-    """RolloutError where takes of a run failed, unless that is ``allowed``."""
+def check_failed(failed: int, out: Path, *, allowed: bool | None = None) -> None:
+    """RolloutError where takes of a run ``failed``, unless that is ``allowed`` (None: it cannot be)."""
     from besttake.takes.store import Store
 
-    if result.cost.errors and not allowed:
+    if failed and not allowed:
         with Store.open(out) as store:
             reasons = Counter(row.error or "" for row in store.rows() if row.status == "error")
         ((most, _),) = reasons.most_common(1)
+        accept = "" if allowed is None else " (to accept them, add `allow_failed`)"
         raise RolloutError(
-            f"{result.cost.errors} takes failed, most by {most[:200]}; `besttake runs show {out}` says why. To try them"
-            f" again: {command()} (to accept them, add `allow_failed`)"
+            f"{failed} takes failed, most by {most[:200]}; `besttake runs show {out}` says why. To try them again:"
+            f" {command()}{accept}"
         )

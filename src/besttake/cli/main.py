@@ -5,7 +5,6 @@ typer keeps the group of an option or a command in the help as its ``rich_help_p
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
@@ -20,7 +19,7 @@ from typer.main import get_command
 from besttake import files
 from besttake.cli import diagnose, interrupt, library, recorded, runs
 from besttake.cli.flags import trusting
-from besttake.errors import BestTakeError, Interrupted
+from besttake.errors import LIMITS, BestTakeError, Interrupted, failure, one_line, place_in_code
 from besttake.progress import SafeConsole
 from besttake.registry import schemes
 
@@ -52,14 +51,6 @@ _COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | None, str]]] = {
 }
 """The commands by group, and what each is for in the help; those without a function have commands of their own."""
 _WORDS = "https://github.com/besttake/besttake/blob/main/docs/concepts.md#words"
-_LIMITS = {
-    errno.EMFILE: "use fewer workers, or allow more open files (ulimit -n)",
-    errno.ENFILE: "use fewer workers",
-    errno.ENOMEM: "use fewer workers or a smaller batch",
-    errno.EAGAIN: "use fewer workers",
-    errno.ENOSPC: "make room and run the same command again",
-    errno.EDQUOT: "make room and run the same command again",
-}
 
 
 _VALUES = {"int": "N", "int range": "N", "float": "X", "float range": "X", "str": "TEXT", "path": "PATH", "bool": ""}
@@ -219,8 +210,8 @@ def main() -> NoReturn:
     except MemoryError:
         code = _say("memory is short; use fewer workers, a smaller batch or a larger machine", 1)
     except OSError as error:
-        if error.errno in _LIMITS:
-            code = _say(f"{error.strerror}; {_LIMITS[error.errno]}", 1)
+        if error.errno in LIMITS:
+            code = _say(f"{error.strerror}; {LIMITS[error.errno]}", 1)
         elif error.filename is not None:
             place = os.fsdecode(error.filename2 or error.filename)
             code = _say(f"{place}: {error.strerror}; name another file or directory", 2)
@@ -234,6 +225,8 @@ def main() -> NoReturn:
             code = 0
         else:
             code = _say(error.format_message(), 2)
+    except BaseException as error:  # code of others would end the process, with an exit code that means another thing
+        code = _say(f"{one_line(failure(error))}{place_in_code(error)}", 1)
     if code == interrupt.CODE:  # typer turns Ctrl-C into this code
         _say(interrupt.text(), code)
     sys.exit(code if isinstance(code, int) else 0)

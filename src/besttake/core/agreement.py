@@ -69,7 +69,7 @@ def sources(
     table = np.stack([columns[name] for name in names], axis=1)
     table = table[np.isfinite(table).all(axis=1)]
     parts: dict[str, Estimate] = {}
-    for i, name in enumerate(("start", *names[2:], "rest")):
+    for i, name in enumerate(("start", *names[2:], "numerics" if names[-1] == LEVELS[-1] else "rest")):
         weights = np.zeros(len(names))
         weights[i] += 1
         if i + 1 < len(names):

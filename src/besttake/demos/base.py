@@ -294,7 +294,9 @@ class Episodes:
         frames = self.reader.frames(key)
         if actions is not None:
             frames = frames[: -1 if len(frames) == len(actions) + 1 else None]
-            check_count(min(len(frames), len(actions)), len(actions), "frames", "its actions")
+        rows, whose = (states, "its states") if actions is None else (actions, "its actions")
+        if rows is not None:
+            check_count(min(len(frames), len(rows)), len(rows), "frames", whose)
         return Demo(key, task, frames, np.arange(len(frames), dtype=np.int64), states, actions, instruction)
 
     def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:

@@ -31,7 +31,7 @@ from besttake.demos.layout import DataHints, Layout, layout_of
 from besttake.demos.library import Library
 from besttake.demos.storage import FORMAT, DemoHead, EncoderHead, LibraryHead, LibraryWriter, writing
 from besttake.encoders.base import Encoder, Fitted, embeddings_of
-from besttake.errors import LibraryError, blaming
+from besttake.errors import LibraryError, blaming, blaming_each
 from besttake.types import F32, U8, Demo
 
 _log = logging.getLogger(__name__)
@@ -275,7 +275,8 @@ def _limited(items: Iterable[Demo | UnreadableDemo], options: Options) -> Iterat
     def wanted(task: str) -> bool:
         return (options.tasks is None or task in options.tasks) and taken[task] < most
 
-    for item in islice(items.of_tasks(wanted) if isinstance(items, TaskSource) else items, options.first):
+    read = items.of_tasks(wanted) if isinstance(items, TaskSource) else items
+    for item in islice(blaming_each(read, "reading the demonstrations"), options.first):
         if isinstance(item, UnreadableDemo):
             yield item
         elif wanted(item.task):

@@ -70,7 +70,7 @@ def opened(path: Path, group: str = "") -> Iterator[Any]:
             yield content
     except (OSError, LookupError, ValueError, TypeError, RuntimeError, AttributeError, OverflowError, MemoryError) as e:
         if isinstance(e, OSError) and not h5py().is_hdf5(path):
-            raise Unreadable("is not an HDF5 file") from e
+            raise Unreadable("is not an HDF5 file" if path.exists() else f"has no file {path.name}") from e
         raise Unreadable(f"cannot be read ({one_line(e, 120)})") from e
 
 
@@ -228,8 +228,9 @@ class _Hdf5Reader:
         with _opened_demo(self.files, key) as group:
             if item(group, "states") is None:
                 return None
+            check_written(states := dataset(group, "states"), "states")
             # states[j] comes before actions[j], and the library's first action is that of the shift.
-            return np.asarray(dataset(group, "states")[self._shift(group)], np.float64)
+            return np.asarray(states[self._shift(group)], np.float64)
 
     def _upright(self, pictures: U8) -> U8:
         return np.ascontiguousarray(upright(pictures)) if self.rotate else pictures

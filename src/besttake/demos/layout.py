@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from besttake.core.events import EventConfig
 from besttake.demos.base import AnnotatedSource, NumericSource, Source
-from besttake.errors import LibraryError
+from besttake.errors import LibraryError, blaming_each
 from besttake.types import F32
 
 _LOOK_AT = 30
@@ -91,7 +91,8 @@ def layout_of(source: Source, said: DataHints) -> Layout:
     notes = list(source.notes) if isinstance(source, AnnotatedSource) else []
     gripper = source.gripper_dim if said.gripper_dim is None else said.gripper_dim
     eef = source.eef_dims if said.eef_dims is None else tuple(said.eef_dims)
-    rows = list(islice(source.rows(), _LOOK_AT)) if isinstance(source, NumericSource) else []
+    numbers = blaming_each(source.rows(), "reading the demonstrations") if isinstance(source, NumericSource) else ()
+    rows = list(islice(numbers, _LOOK_AT))
     if gripper is None and (gripper := _two_level_dim(rows)) is not None:
         notes.append(f"action {gripper} was taken for the gripper: it alone has two values")
     if eef is None and (eef := _moved_dims(rows, gripper)) is not None:

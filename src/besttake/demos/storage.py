@@ -226,12 +226,7 @@ def writing(out: Path) -> Iterator[LibraryWriter]:
     try:
         yield writer
     except OSError as error:
-        if error.errno in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EFBIG,
-            None,
-        ):  # numpy's own says nothing but how many bytes
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, None):  # numpy's own says but how many bytes
             raise LibraryError(f"no space left on the disk of {out}; free some and build the library again") from error
         raise
     finally:

@@ -13,16 +13,7 @@ from besttake.core import headroom, probe, relation, select, stats
 from besttake.core.pool import Pool, pools
 from besttake.core.sequential import Looks
 from besttake.core.stats import Estimate, Finding
-from besttake.measure.cells import (
-    ArmTakes,
-    CellData,
-    Recorded,
-    ScoredTakes,
-    Settings,
-    cells_of,
-    leading,
-    merge_cells,
-)
+from besttake.measure.cells import ArmTakes, CellData, Recorded, ScoredTakes, Settings, cells_of, leading, merge_cells
 from besttake.measure.looks import History, Past, cell_name, looks_at, looks_until
 from besttake.measure.until import path_of
 from besttake.measure.verdict import answer, beyond_control, judge, question, questions_of

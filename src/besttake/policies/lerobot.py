@@ -19,14 +19,7 @@ from besttake.conventions import COMMANDS, Gripper
 from besttake.core.retrieve import warm_start
 from besttake.errors import ComponentError, one_clear_error, one_line
 from besttake.options import Reader
-from besttake.policies.lerobot_checkpoint import (
-    DTYPES,
-    Checkpoint,
-    LoadOptions,
-    load,
-    steps_key,
-    trained_on,
-)
+from besttake.policies.lerobot_checkpoint import DTYPES, Checkpoint, LoadOptions, load, steps_key, trained_on
 from besttake.policies.lerobot_families import (
     STATE,
     PolicyFamily,

@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from besttake.errors import listed
 from besttake.recordings import tabular
-from besttake.recordings.episodes import Episode, IngestError, Recording, listed
+from besttake.recordings.episodes import Episode, IngestError, Recording
 
 _PART = re.compile(r"(?:rank|worker|slot|gpu|port|shard|part|results?|logs?|eval|seed|\d*seeds)\d*")
 """Folders of these names hold parts of one evaluation."""
@@ -124,14 +125,14 @@ def _name(parts: Sequence[str]) -> str:
 
 
 def _apart(recordings: Sequence[Recording]) -> bool:
-    """Whether recordings of one folder differ in their seeds or tasks, as those of one policy do, or are of suites."""
+    """Whether recordings of one folder and harness differ in seeds or tasks, as those of one policy do, or suites."""
+    kinds = {"table" if f".{one.format}" in tabular.SUFFIXES else one.format.split()[0] for one in recordings}
     tasks = [{(e.env, e.task) for e in recording.episodes} for recording in recordings]
     seeds = [seed_in(recording.path) or {e.seed for e in recording.episodes} for recording in recordings]
-    return len({env for own in tasks for env, _ in own}) > 1 or all(
+    return len(kinds) == 1 and (len({env for own in tasks for env, _ in own}) > 1 or all(
         tasks[i].isdisjoint(tasks[j]) or (seeds[i] and seeds[j] and seeds[i] != seeds[j])
-        for i in range(len(tasks))
-        for j in range(i)
-    )
+        for i in range(len(tasks)) for j in range(i)
+    ))  # fmt: skip
 
 
 def _words(part: str) -> list[str]:

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from numbers import Real
@@ -69,8 +69,8 @@ class Recording:
 
     ``server`` describes the policy without naming a checkpoint: a server's class, a model family. Recordings with the
     same ``origin`` belong to the same policy. ``words`` are the parts of its path that a person chose, which may
-    distinguish policies. ``resets`` says, where the harness is known for it,
-    to what an env is reset: "start" (the initial state of the start) or "task" (any of its task).
+    distinguish policies. ``resets``: to what this harness resets its env, if known: "start" (its initial state) or
+    "task" (any one of its task).
     """
 
     path: str
@@ -134,12 +134,6 @@ def whole(value: Any) -> int | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if math.isfinite(number) and number >= 0 and not isinstance(value, bool) else None
-
-
-def listed(names: Sequence[object], most: int) -> str:
-    """The first ``most`` of ``names``, and how many more there are."""
-    shown = ", ".join(f"{name!s:.120}" for name in names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 LARGEST_JSON = 256 * 2**20

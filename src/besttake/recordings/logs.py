@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from besttake import files
+from besttake.errors import one_line
 from besttake.recordings.episodes import (
     Episode,
     IngestError,
@@ -68,7 +69,7 @@ class LogFormat:
                 patterns, name = list(described["patterns"]), str(described.get("name", name))
                 first = int(described.get("first", 0))
             except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
-                raise IngestError(f"{given[0]}: needs `patterns`, a list, and may have `name` and `first`") from error
+                raise IngestError(f"{given[0]}: {one_line(error)}; it needs 'patterns', a list") from error
         try:
             made = tuple(re.compile(pattern) for pattern in patterns)
         except (re.error, TypeError) as error:

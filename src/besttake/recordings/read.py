@@ -11,14 +11,7 @@ from besttake.errors import one_line
 from besttake.files import leads_out, sha256_of
 from besttake.recordings import logs, tabular
 from besttake.recordings.combine import few, given_name, once, seed_in
-from besttake.recordings.episodes import (
-    IngestError,
-    Recording,
-    UnknownFormat,
-    check_file,
-    files_under,
-    kind_of,
-)
+from besttake.recordings.episodes import IngestError, Recording, UnknownFormat, check_file, files_under, kind_of
 from besttake.recordings.harnesses import BY_ORDER, is_recording, read_recording, read_results
 from besttake.recordings.logs import LIBERO, LogFormat
 
@@ -129,6 +122,8 @@ def may_hold_outcomes(file: Path) -> bool:
 def read_file(path: Path, columns: Columns, log: LogFormat = LIBERO) -> list[Recording]:
     """Read the recordings of one file or data set; IngestError says what is wrong with it."""
     try:
+        if not path.stat().st_size:
+            raise UnknownFormat(f"{path}: the file is empty")
         return _read_known(path, columns, log)
     except IngestError:
         raise

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake import files
-from besttake.errors import one_line
+from besttake.errors import listed, one_line
 from besttake.recordings.episodes import (
     Episode,
     IngestError,
@@ -27,7 +27,6 @@ from besttake.recordings.episodes import (
     is_timeout,
     kind_of,
     lines_of,
-    listed,
     open_text,
     outcome_at,
     read_json,
@@ -108,11 +107,9 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
                 left_out.append(number)
                 continue
             episode = _episode(path, number, row, chosen, own)
-            if _ENDED in row:  # of no start that other takes could share
+            if row.get(_ENDED) is True:  # of no start that other takes could share
                 episode, unpaired = replace(episode, start=f"{episode.start} to end in {path}"), unpaired + 1
-            elif any(
-                name in row for name in _NUMBERED.values()
-            ):  # a worker's episodes stand in the summary beside it, too
+            elif not row.keys().isdisjoint(_NUMBERED.values()):  # they stand in the summary beside it, too
                 parts = (path.resolve().parent, episode.seed, episode.env, episode.task, episode.start)
                 episode = replace(episode, uid="/".join(map(str, parts)))
             if others:
@@ -235,8 +232,7 @@ def _episodes_in(value: Any, above: Row, columns: Mapping[str, str]) -> Iterator
         lengths = value.get("episode_lengths")
         for i, won in enumerate(ended):
             steps = lengths[i] if isinstance(lengths, list) and i < len(lengths) else None
-            more = {_ENDED: True} if len(ended) > 1 else {}
-            yield {**said, "success": won, "start": i, "steps": steps, **more}
+            yield {**said, "success": won, "start": i, "steps": steps, _ENDED: len(ended) > 1}
     elif {columns.get("success"), *NAMES["success"]} & value.keys():
         yield said
     else:
@@ -267,7 +263,7 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
         if column not in present:
             raise IngestError(f"{path}: no column {column!r} for {name}; it has {listed(present, 20)}")
     lower = {column.strip().lower(): column for column in present}
-    taken = set(named.values())
+    taken = {column for name, column in named.items() if name != "group"}  # a suite may group tasks and tell them apart
     chosen: dict[str, tuple[str, ...]] = {name: (column,) for name, column in named.items()}
     for name, common in NAMES.items():
         matches = tuple(lower[c] for c in common if c in lower and lower[c] not in taken)

@@ -18,14 +18,10 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from besttake.errors import listed
 from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
-from besttake.reporting.numbers import (
-    count,
-    estimate_points,
-    number,
-    sentence,
-)
+from besttake.reporting.numbers import count, estimate_points, number, sentence
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
 from besttake.result import Result
 
@@ -104,8 +100,8 @@ def _grid(table: Table, width: int) -> RenderableType:
 
 
 _BLANK = Sentence("")
-_SCREEN, _NOTES = 16, 6
-"""`ingest` prints at most so many rows and notes; the report has all of them."""
+_ROWS, _SENTENCES, _NOTES, _NAMES = 16, 8, 6, 4
+"""`ingest` prints at most so many rows, sentences and notes, and names of one sentence; the report has all of them."""
 
 
 def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False) -> list[Part]:
@@ -203,18 +199,22 @@ def ingested(read: IngestResult) -> list[Part]:
         kinds.setdefault(recording.format, []).append(len(recording.episodes))
     files = ", ".join(f"{kind} x {len(own)} ({count(sum(own), 'episode')})" for kind, own in kinds.items())
     whole = read.table
-    short = [row for row in whole.rows if row[1] == "all"] if len(whole.rows) > _SCREEN else whole.rows
-    parts: list[Part] = [Sentence(files), replace(whole, rows=(short or whole.rows)[:_SCREEN])]
+    short = [row for row in whole.rows if row[1] == "all"] if len(whole.rows) > _ROWS else whole.rows
+    rows = (short or whole.rows)[:_ROWS]
+    doubts: dict[str, list[str]] = {}
     said: dict[str, list[str]] = {}
     for cell in result.policies:
+        if cell.audit is not None and cell.audit.doubt:
+            doubts.setdefault(words.audit(cell), []).append(shorten(cell.policy, 24))
         first = [words.answers(cell, result.worth)[0].sentence] if cell.verdict is not None else []
-        doubt = [words.audit(cell)] if cell.audit is not None and cell.audit.doubt else []
-        for line in (*first, *doubt, *cell.notes):
-            said.setdefault(line, []).append(cell.policy)
-    parts += [Sentence(line, name=", ".join(shorten(one, 24) for one in names)) for line, names in said.items() if line]
-    parts += [Sentence(line) for line in words.pools(result)]
-    more = [f"{len(result.notes) - _NOTES} more notes: in the report (-o DIR)"] if len(result.notes) > _NOTES else []
-    return [*parts, *notes([*result.notes[:_NOTES], *more])]
+        for line in filter(None, (*first, *cell.notes)):
+            said.setdefault(line, []).append(shorten(cell.policy, 24))
+    told = [Sentence(line, name=listed(names, _NAMES)) for line, names in (doubts | said).items()]
+    left = {"row": len(whole.rows) - len(rows), "sentence": len(told) - _SENTENCES, "note": len(result.notes) - _NOTES}
+    more = ", ".join(count(n, f"more {what}") for what, n in left.items() if n > 0)
+    others = map(Sentence, words.pools(result))
+    last = notes([*result.notes[:_NOTES], *([f"{more}: in the report (-o DIR)"] if more else [])])
+    return [Sentence(files), replace(whole, rows=rows), *told[:_SENTENCES], *others, *last]
 
 
 def library(shown: Library) -> list[Part]:

@@ -16,6 +16,7 @@ from besttake.core.offline import GAIN, simplest
 from besttake.core.planning import seeds_worth
 from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import Estimate
+from besttake.errors import listed
 from besttake.reporting.numbers import (
     count,
     estimate_percent,
@@ -276,7 +277,8 @@ _DOUBTS = {
     "unknown": "Each task has one start, so that takes agree may show only that tasks differ: outcomes cannot tell"
     " whether the takes of a start share it.",
 }
-_SHARES = {"start": "the start", "env seed": "the env's seed", "policy seed": "the policy's seed"}
+_SHARES = {"start": "the start", "env seed": "the env's seed", "policy seed": "the policy's seed",
+           "numerics": "numerics, the same take played again"}  # fmt: skip
 
 
 def audit(cell: Cell) -> str:
@@ -294,8 +296,8 @@ def audit(cell: Cell) -> str:
 def _spread_of(found: Sources) -> str:
     """``Of the spread of outcomes within a task, 42 % [32, 51] lies in the start and 58 % [49, 68] in the seeds.``"""
     known = {name: interval(e.low, e.high, scale=100, digits=0) for name, e in found.parts.items()}
-    rest = {"env seed": "the policy's seed and numerics", "policy seed": "numerics, the same take played again"}
-    names = {**_SHARES, "rest": rest.get(list(found.pairs)[-1], "the seeds and numerics")}
+    rest = "policy's seed" if "env seed" in found.pairs else "seeds"
+    names = {**_SHARES, "rest": f"the {rest} and numerics"}
     said = [f"{percent(found.parts[name].value)} {span} lies in {names[name]}" for name, span in known.items()]
     return f"Of the spread of outcomes within a task, {', '.join(said)}."
 
@@ -307,7 +309,7 @@ def pools(result: Result) -> list[str]:
         gain = estimate_points(one.gain) or f"not known ({one.gain.reason})"
         picked = f"; picked by the score, {estimate_points(one.picked)} over one take" if one.picked else ""
         lines.append(
-            f"One take each of {', '.join(one.policies)}, perfectly picked: {estimate_percent(one.each)} on"
+            f"One take each of {listed(one.policies, 5)}, perfectly picked: {estimate_percent(one.each)} on"
             f" {count(one.starts, 'shared start')}; {len(one.policies)} takes of {one.best}:"
             f" {estimate_percent(one.alone) or 'not known'}; difference {gain}{picked}."
         )

@@ -28,11 +28,7 @@ from besttake.serving.served import MOST_STEPS, Client, Served, ServedEpisode
 from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation, PolicySpec
 
-_GRIPPERS = {
-    CLOSES_UP: "binary_close_positive",
-    OPENS_UP: "binary_close_negative",
-    OPENNESS: "continuous_01",
-}
+_GRIPPERS = {CLOSES_UP: "binary_close_positive", OPENS_UP: "binary_close_negative", OPENNESS: "continuous_01"}
 _ARM_AND_GRIPPER = 7
 
 
@@ -228,7 +224,4 @@ def _spec(name: str, dims: int, form: str) -> dict[str, Any]:
     return {"name": name, "dims": dims, "format": form}
 
 
-SESSIONS: dict[str, type[VlaEvalSession | OpenpiSession]] = {
-    "vla-eval": VlaEvalSession,
-    "openpi": OpenpiSession,
-}
+SESSIONS: dict[str, type[VlaEvalSession | OpenpiSession]] = {"vla-eval": VlaEvalSession, "openpi": OpenpiSession}

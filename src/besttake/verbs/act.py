@@ -70,7 +70,8 @@ class KeptTake:
 class ActResult(Tabular):
     """What came of a promise. ``success`` of the kept takes has bounds that hold whenever one looks.
 
-    ``takes`` is the mean number per start. ``broken``: these bounds lie below the whole promised interval.
+    ``takes`` is the mean number per start. ``broken``: these bounds lie below the whole promised interval. ``failed``
+    takes ended in an error; a start of which no other was finished is not among those that were kept.
     """
 
     run: str
@@ -80,6 +81,7 @@ class ActResult(Tabular):
     success: Estimate
     takes: float
     broken: bool
+    failed: int
 
     def _table(self) -> Table:
         rows = [(take.task, take.start, take.seed, take.takes, take.score, take.success) for take in self.kept]
@@ -141,7 +143,8 @@ def act(
         for take in _kept(closing.enter_context(play), store, setup, promise, units):
             kept.append(take)
             stage.advance()
-        acted = _result(source, directory, promise, kept)
+        failed = sum(row.status == "error" for row in store.rows())
+        acted = _result(source, directory, promise, kept, failed)
         write_text(directory / ACTED, acted.to_json())
     return acted
 
@@ -176,12 +179,11 @@ def _set_up(
     return setup, loaded
 
 
-def _result(source: Run, directory: Path, promise: Promise, kept: Sequence[KeptTake]) -> ActResult:
+def _result(source: Run, directory: Path, promise: Promise, kept: Sequence[KeptTake], failed: int) -> ActResult:
     success = success_so_far([take.success for take in kept], promise.n)
     takes = sum(take.takes for take in kept) / len(kept) if kept else 0.0
-    return ActResult(
-        str(source.path), str(directory), promise, tuple(kept), success, takes, is_broken(promise, success)
-    )
+    broken = is_broken(promise, success)
+    return ActResult(str(source.path), str(directory), promise, tuple(kept), success, takes, broken, failed)
 
 
 def _plan(source: Run, promise: Promise, starts: str | int | None) -> Plan:

@@ -132,10 +132,11 @@ def ingest(
     recordings, shared = once_by_seed(recordings)
     kept = timeouts == "failures"
     named = [replace(one, episodes=tuple(_whole(episode, kept) for episode in one.episodes)) for one in recordings]
-    late = sum(episode.timeout for recording in named for episode in recording.episodes)
-    counted = (
-        [f"{count(late, 'episode')} ran out of time and count as {'failures' if kept else timeouts}"] if late else []
-    )
+    episodes = [episode for recording in named for episode in recording.episodes]
+    late = sum(episode.timeout for episode in episodes)
+    crashed = sum(bool(episode.error) and episode.success is None and not episode.timeout for episode in episodes)
+    counted = [f"{count(late, 'episode')} ran out of time and count as {timeouts}"] if late else []
+    counted += [f"{count(crashed, 'episode')} ended in another error and count as missing"] if crashed else []
     with one_thread():
         result = _result(named, [*how_named, *how_started, *counted, *shared, *notes], worth / 100, command)
     directory = Path(out) if out is not None else None

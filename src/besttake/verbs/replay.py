@@ -15,8 +15,8 @@ from pathlib import Path
 
 from besttake import registry
 from besttake.demos.library import Library, check_gripper
-from besttake.envs.base import Env, Placeable
-from besttake.errors import LibraryError, one_line
+from besttake.envs.base import Env, Placeable, checked_step
+from besttake.errors import LibraryError, failure, one_line
 from besttake.progress import Reporter, as_reporter
 from besttake.types import Start
 
@@ -60,8 +60,7 @@ def replay(
 ) -> ReplayResult:
     """Replay the demonstrations of ``library`` in ``env`` (a URI), at most ``max_demos`` of each task."""
     opened = library if isinstance(library, Library) else Library.open(library)
-    world = registry.env(env)
-    try:
+    with registry.opened_env(env) as world:
         if opened.head.action_dim != world.spec.action_dim:
             sizes = f"{opened.head.action_dim or 'no'} numbers, but {env} has {world.spec.action_dim}"
             raise LibraryError(f"{opened.path} has actions of {sizes}; name the env it was recorded in")
@@ -81,8 +80,6 @@ def replay(
             for number in chosen:
                 demos.append(_replayed(opened, number, world, tasks[number]))
                 stage.advance()
-    finally:
-        world.close()
     return ReplayResult(str(opened.path), env, tuple(demos))
 
 
@@ -102,15 +99,15 @@ def _replayed(library: Library, number: int, env: Env, task: str) -> ReplayedDem
         if not _begin(library, number, env, task):
             return ReplayedDemo(demo.id, task, demo.length, problem="its data hold no start to replay it from")
         for step, action in enumerate(library.chunk(number, 0, demo.length), start=1):
-            outcome = env.step(action)
-            if outcome.success:
+            success, done = checked_step(env.step(action))
+            if success:
                 return ReplayedDemo(demo.id, task, demo.length, step)
-            if outcome.done:
+            if done:
                 break
     except LibraryError:
         raise
-    except Exception as error:  # a simulator can fail in any way; the next demonstration may do better
-        return ReplayedDemo(demo.id, task, demo.length, problem=one_line(error, 200))
+    except BaseException as error:  # a simulator can fail in any way; the next demonstration may do better
+        return ReplayedDemo(demo.id, task, demo.length, problem=one_line(failure(error), 200))
     return ReplayedDemo(demo.id, task, demo.length)
 
 

@@ -67,12 +67,7 @@ class ScoreResult(Tabular):
         return Table(f"Scorers on the takes of {self.run}", head, rows, self.notes)
 
 
-def score(
-    run: str | Path,
-    scorer: str | Sequence[str] = (),
-    *,
-    progress: bool | Reporter = False,
-) -> ScoreResult:
+def score(run: str | Path, scorer: str | Sequence[str] = (), *, progress: bool | Reporter = False) -> ScoreResult:
     """Add scores to the takes of a finished run where they are missing, and compare all scorers of the run.
 
     No take is played, and scores that the run already has are not computed again.
