@@ -7,8 +7,9 @@ run depends on it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +34,28 @@ class Tracked(Reporter):
         }
         if tracker == "wandb":
             self._settings |= {"mode": os.environ.get("WANDB_MODE", "offline"), "dir": os.environ.get("WANDB_DIR", out)}
+        self._record: Any = None
         self._tracker, self._outcomes, self._lost = tracker, dict[str, list[bool]](), False
 
     @contextmanager
     def run(self, planned: Mapping[str, int]) -> Iterator[RunProgress]:
         """As without a tracker, with a record there from the first take to the verdict."""
-        with one_clear_error(f"--track {self._tracker}: {{}}"):
-            self._library.init(**self._settings)
+        with one_clear_error(f"--track {self._tracker}: {{}}"), redirect_stdout(sys.stderr):
+            # By this object: takes are logged from other threads, of which trackio's functions know nothing.
+            self._record = self._library.init(**self._settings)
         try:
             with super().run(planned) as progress:
                 progress.on_take = self._take
                 yield progress
         except BaseException:
-            self._safely(self._library.finish)
+            self._safely(self._record.finish)
             raise
 
     def conclude(self, result: Result) -> None:
         """Log what the run found, and end the record."""
         cells = (*result.policies, *result.cells)
         self._send({name: value for cell in cells for name, value in _numbers(cell).items()})
-        self._safely(self._library.finish)
+        self._safely(self._record.finish)
 
     def _take(self, policy: str, arm: str, success: bool | None) -> None:
         if success is None:
@@ -63,14 +66,15 @@ class Tracked(Reporter):
         self._send({"takes": made, f"{policy}/{arm}/take": float(success), f"{policy}/{arm}/success": mean})
 
     def _send(self, values: Mapping[str, float]) -> None:
-        self._safely(lambda: self._library.log(dict(values)))
+        self._safely(lambda: self._record.log(dict(values)))
 
     def _safely(self, call: Callable[[], object]) -> None:
         """Call the tracker; one that fails costs a line, never a run."""
         if self._lost:
             return
         try:
-            call()
+            with redirect_stdout(sys.stderr):  # stdout belongs to the caller's answer
+                call()
         except Exception as error:
             self._lost = True
             self.note(f"{self._tracker} failed, nothing more is logged there ({one_line(error)})")
