@@ -295,7 +295,6 @@ ORIGINS = {
     "verbs/doctor.py": "the user, or a built-in name",
     "verbs/rank.py": "the user's scorer",
     "recordings/footage.py": "the user's data set",
-    "verbs/replay.py": "the user's env",
     "verbs/diagnose/setup.py": "the user's plan; score and export hand it FromFile",
 }
 

@@ -63,6 +63,16 @@ def test_success_can_be_that_the_env_terminates_but_only_if_one_says_so() -> Non
         env.step(np.zeros(1, np.float32))
 
 
+@pytest.mark.parametrize("ends", ["no", float("nan"), None])
+def test_an_end_that_is_neither_true_nor_false_is_no_end(ends: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = registry.env(f"{COUNTER}?success=terminated")
+    env.reset(Start("Counter-v0", 0))
+    inner = type(env._inner.unwrapped)  # type: ignore[attr-defined]
+    monkeypatch.setattr(inner, "step", lambda self, action: (self.seen(), 0.0, ends, False, {}))
+    with pytest.raises(ComponentError, match="terminated is .*, which is neither true nor false"):
+        env.step(np.zeros(1, np.float32))
+
+
 def test_files_may_name_the_env_that_the_user_named(tmp_path: Path) -> None:
     file = registry.FromFile(f"{COUNTER}?vectors=1", tmp_path / "takes.sqlite")
     with pytest.raises(ComponentError, match="names code to run"):

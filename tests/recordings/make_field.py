@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from besttake.core.pool import Pool
-from besttake.reporting.numbers import estimate_percent, estimate_plain, estimate_points, interval, percent
+from besttake.reporting.numbers import estimate_percent, estimate_plain, estimate_points, percent
 from besttake.reporting.table import Table
-from besttake.result import Cell, Estimate, Result, TaskLine
+from besttake.result import Cell, Result, TaskLine
 from besttake.verbs.ingest import ingest
 
 PAGE = Path(__file__).parents[2] / "docs" / "field.md"
@@ -73,12 +73,8 @@ def scorers(cell: Cell) -> Iterator[tuple[str, ...]]:
     assert cell.selectors is not None
     for name, windows in cell.selectors.scored.items():
         for window, one in windows.items():
-            yield name, window, estimate_points(one.gain, ""), _capture(one.capture)
+            yield name, window, estimate_points(one.gain, ""), estimate_plain(one.capture)
     yield "a perfect pick", "", estimate_points(cell.selectors.oracle.gain, ""), "1"
-
-
-def _capture(capture: Estimate) -> str:
-    return f"{capture.value:.2f} {interval(capture.low, capture.high, digits=2)}" if capture.value is not None else ""
 
 
 def tables(path: Path) -> Mapping[str, Table]:

@@ -110,10 +110,7 @@ def _levels(text: str | None) -> tuple[float, float] | None:
     raise PlanError(f"`gripper_as` {text}: two numbers, the one that opens and the one that closes, e.g. -1,1")
 
 
-def show_library(
-    directory: Directory,
-    as_json: Json = False,
-) -> None:
+def show_library(directory: Directory, as_json: Json = False) -> None:
     """Show what a library holds: its demonstrations, their events, and where they come from.
 
     Example:

@@ -119,8 +119,8 @@ def ingest(
 ) -> None:
     """Measure headroom from outcomes that other harnesses recorded. Plays no takes.
 
-    Reads vla-eval, lerobot-eval, the logs and videos of OpenVLA, openpi and SimplerEnv, ManiSkill's trajectory JSON,
-    and tables (CSV, Parquet, JSON lines). Several recordings of one policy from the same starts count as seeds.
+    Reads vla-eval, lerobot-eval, logs (OpenVLA, openpi, Cosmos, Xiaomi, RoboTwin), videos of SimplerEnv, and tables
+    (CSV, Parquet, JSON, JSON lines). Several recordings of one policy from the same starts count as seeds.
 
     Examples:
       besttake ingest results/ -o runs/ingested

@@ -122,8 +122,11 @@ class GymEnv:
             raise ComponentError(f"{self.spec.name}: reset comes before step, and again after the env has ended")
         observed, _, terminated, truncated, info = self._inner.step(action)
         self._take_in(observed)
-        self._success = self._success or self._reached(info, bool(terminated))
-        self._over = bool(terminated) or bool(truncated)
+        ended, stopped = (
+            said_success(self.spec.name, value, what)
+            for what, value in (("terminated", terminated), ("truncated", truncated))
+        )
+        self._success, self._over = self._success or self._reached(info, ended), ended or stopped
         return Step(success=self._success, done=self._over)
 
     def observe(self, cameras: Sequence[str]) -> Observation:

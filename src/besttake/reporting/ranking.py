@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from besttake.reporting.drawing import (
-    Element,
-    Figure,
-    Frame,
-    Label,
-    Mark,
-    Polyline,
-    horizontal,
-    shorten,
-    spread,
-)
+from besttake.reporting.drawing import Element, Figure, Frame, Label, Mark, Polyline, horizontal, shorten, spread
 from besttake.reporting.numbers import count, sentence
 from besttake.reporting.page import Page, Section, block, picture, prose
 

@@ -24,12 +24,13 @@ from typing import Any
 
 import numpy as np
 
+from besttake.envs.base import checked_picture
 from besttake.errors import ComponentError, one_line
 from besttake.policies.augmented import Augmented, EpisodeHistory
 from besttake.policies.base import Policy
 from besttake.policies.remote_wire import MOST_BYTES
 from besttake.takes.draws import Draw
-from besttake.types import F32, U8, Array, Observation, PolicySpec
+from besttake.types import F32, Array, Observation, PolicySpec
 
 _MOST_EPISODES, _MOST_OF_THE_GONE = 30_000, 300_000
 MOST_STEPS = 1_000_000
@@ -126,7 +127,7 @@ class Served:
             raise ComponentError(
                 f"{self.spec.name} needs {self.wants()}; the client left out {', '.join(missing)}{hint}"
             )
-        pictures = {camera: _picture(images[key], key) for camera, key in self.cameras.items()}
+        pictures = {camera: checked_picture(key, images[key]) for camera, key in self.cameras.items()}
         return Observation(pictures, self.state(state), str(instruction or ""))
 
     def wants(self) -> str:
@@ -178,13 +179,6 @@ class ServedEpisode:
             raise
         self._draw = self._draw.at(self._draw.chunk + 1)
         return self.sampled
-
-
-def _picture(value: Any, key: str) -> U8:
-    image: Array = np.asarray(value)
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-        raise ComponentError(f"image {key!r} must be uint8 (H, W, 3), not {image.dtype} {image.shape}")
-    return image
 
 
 @dataclass(eq=False)
