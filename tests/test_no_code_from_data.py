@@ -84,7 +84,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 CODE = (
     PLANTED,
     "python:os:system?command=touch%20it-ran",
-    "hf:org/name?trust_remote_code=true",
+    "dinov2:org/name?trust_remote_code=true",
 )
 
 

@@ -61,7 +61,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dinov2+siglip": "besttake.encoders.pretrained:make",
         "dinov2": "besttake.encoders.pretrained:make_dinov2",
         "siglip": "besttake.encoders.pretrained:make_siglip",
-        "hf": "besttake.encoders.pretrained:make_hf",
     },
     "demos": {
         "testbed": "besttake.testbed.demos:make",
@@ -81,10 +80,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "manifold": "besttake.scorers.frames:Manifold",
         "coverage": "besttake.scorers.frames:Coverage",
         "consensus": "besttake.scorers.frames:Consensus",
-        "last": "besttake.scorers.frames:make_last",
-        "actions": "besttake.scorers.motion:make_actions",
-        "smoothness": "besttake.scorers.motion:Smoothness",
-        "state": "besttake.scorers.motion:FinalState",
+        "smoothness": "besttake.scorers.smoothness:Smoothness",
     },
 }
 
@@ -393,11 +389,13 @@ def check_scheme(group: str, text: str) -> None:
 
 def _meant(group: str, text: str) -> str:
     """What was probably meant by a text that names a file, a Gymnasium env or a checkpoint; empty where unknown."""
-    module = Path(text).name.removesuffix(".py")
-    if text.endswith(".py") or f"{text}.py" in {file.name for file in Path.cwd().glob("*.py")}:
-        return f"python:{module}:NAME, where NAME in {module}.py is what makes the {_ONE_OF[group]}"
+    file, _, name = text.partition("?")[0].partition(":")
+    module = Path(file).name.removesuffix(".py")
+    if file.endswith(".py") or Path(f"{module}.py").is_file():
+        where = "" if name else f", where NAME in {module}.py is what makes the {_ONE_OF[group]}"
+        return f"python:{module}:{name or 'NAME'}{where}"
     if group == "envs" and re.search(r"-v\d+$", text):
-        return f"gym:{text}, or gym:MODULE:{text} for an env that MODULE registers"
+        return f"gym:{text}" + ("" if ":" in text else f", or gym:MODULE:{text} for an env that MODULE registers")
     return f"lerobot:{text}" if group in ("policies", "demos") and re.fullmatch(r"[\w.-]+/[\w.-]+", text) else ""
 
 

@@ -85,3 +85,25 @@ def test_of_several_vectors_the_user_says_which_are_the_state() -> None:
     with pytest.raises(ComponentError, match=r"several vectors \(place 2, goal 3 numbers\).*state=place,goal"):
         registry.env(f"{COUNTER}?vectors=2")
     assert registry.env(f"{COUNTER}?vectors=2&state=place,goal").spec.state_dim == 5
+
+
+def test_an_env_that_mujoco_draws_inside_it_is_drawn_small_too(module: Path) -> None:
+    maze = """
+class Drawn(Counter):
+    def __init__(self, width=480, height=480):
+        super().__init__()
+        self.size, self.mujoco_renderer = (height, width, 3), None
+    def render(self):
+        return np.zeros(self.size, np.uint8)
+class Maze(Counter):
+    def __init__(self, **size):
+        super().__init__()
+        self.robot = Drawn(**size)
+    def render(self):
+        return self.robot.render()
+gymnasium.register("Maze-v0", Maze, max_episode_steps=20)
+"""
+    (module.parent / "maze_env.py").write_text(ENV.replace("Counter-v0", "Counter-v1") + maze)
+    env = registry.env("gym:maze_env:Maze-v0")
+    env.reset(Start("Maze-v0", 0))
+    assert env.observe(("render",)).images["render"].shape == (256, 256, 3)

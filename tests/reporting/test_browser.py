@@ -141,20 +141,14 @@ def test_an_empty_run_renders_too(browser: Any, synthetic: ModuleType, tmp_path:
     assert "no takes yet" in browser.run("document.body.textContent")
 
 
-def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:
-    from besttake.reporting import ranking
+def test_the_pages_of_compare_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:
     from besttake.reporting.html import make_compare_html
     from besttake.verbs.compare import compare
-    from besttake.verbs.rank import RankedTake, RankResult
 
-    take = RankedTake("a.mp4", 1, 0.91, 4, 3, (0, 1, 2, 3), (0.9, 0.92, 0.91, 0.8), (5, 6, 7, 8))
-    bad = RankedTake("b.mp4", None, None, 0, 0, problem="has a damaged video b.mp4")
-    result = RankResult((take, bad), "common", "manifold", "pixels", "demos", 2, 80, "", "all", ("said so",))
     shutil.copytree(run, tmp_path / "again")
     pages = [
         make_compare_html(compare([run]), tmp_path / "compare.html"),
         make_compare_html(compare([run, tmp_path / "again"]), tmp_path / "two.html"),
-        ranking.make_html(result, tmp_path / "rank.html"),
     ]
     for page in pages:
         for width, dark in ((1280, False), (390, True)):

@@ -79,6 +79,7 @@ def test_a_pilot_asks_for_the_further_starts_of_its_own_verdict(tmp_path: Path) 
     result.model_copy(update={"policies": [changed]}).save(tmp_path / "pilot" / "result.json")
     (found,) = plan(pilot=tmp_path / "pilot")
     assert found.further == {"takes": Forecast(40, 210, 500)}
+    assert found.flags.split()[5] == str(-(-(cell.starts + 210) // found.tasks))  # as many as settle what is open
     assert found.plan.sigma2 == 0.2
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(layout(plans(Plans([found])), 200))

@@ -87,11 +87,15 @@ def runs_watch(
 
     Run.open(directory)  # or else it is no run
     with LiveServer(RunPage(directory), port) as server:
-        print(printable(f"{directory} at {server.url}; Ctrl-C ends it"), flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            raise Interrupted("the page is no longer served") from None
+        _wait(f"{directory} at {server.url}", "the page is no longer served")
+
+
+def _wait(what: str, end: str) -> None:
+    print(printable(f"{what}; Ctrl-C ends it"), flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        raise Interrupted(end) from None
 
 
 def report(
@@ -260,6 +264,7 @@ def serve(
     ] = None,
     seed: Annotated[int, option("seed", help="Seed of the sampling noise (default 0).")] = 0,
     trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
+    env: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Serve a policy to other harnesses, plain or with retrieval or cooling built in.
 
@@ -274,6 +279,8 @@ def serve(
     from besttake.serving.served import Limits
     from besttake.serving.server import serve as start
 
+    if env is not None:
+        raise PlanError("a server has no env: the harness that connects to it brings one; leave out --env")
     if retrieve is not None and cooled:
         raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
     model = registry.policy(policy, trust_remote_code=trust_remote_code)
@@ -286,8 +293,4 @@ def serve(
     shown = token or os.environ.get("BESTTAKE_TOKEN")
     limits = Limits(max_sessions=max_sessions, origins=tuple(allow_origin or ()), batch=batch)
     with start(model, protocol, host, port, shown, seed=seed, limits=limits, cameras=names) as server:
-        print(printable(f"serving {model.spec.name} at {server.url} ({protocol}); Ctrl-C ends it"), flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            raise Interrupted("the server has ended") from None
+        _wait(f"serving {model.spec.name} at {server.url} ({protocol})", "the server has ended")

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake.errors import ComponentError, suggestion
 from besttake.options import Reader
@@ -66,15 +65,6 @@ class Restorable(Protocol):
 
     def restore(self, snapshot: Any) -> None:
         """Restore ``snapshot``; later steps are bit for bit those that would follow the reset it was saved after."""
-        ...
-
-
-@runtime_checkable
-class Placeable(Protocol):
-    """An env that can be set to a recorded simulator state, so that recorded actions can be replayed."""
-
-    def place(self, task: str, state: NDArray[np.float64]) -> None:
-        """Go to the simulator's ``state`` (n,) of ``task``; no step is taken."""
         ...
 
 

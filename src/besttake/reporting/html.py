@@ -13,25 +13,8 @@ from besttake.demos.reading import jpeg
 from besttake.files import write_text
 from besttake.reporting import figures, tables, words
 from besttake.reporting.candidates import KINDS
-from besttake.reporting.numbers import (
-    count,
-    duration,
-    estimate_percent,
-    estimate_points,
-    sentence,
-)
-from besttake.reporting.page import (
-    Page,
-    Section,
-    block,
-    bullets,
-    code,
-    key,
-    picture,
-    prose,
-    template,
-    title,
-)
+from besttake.reporting.numbers import count, duration, estimate_percent, estimate_points, sentence
+from besttake.reporting.page import Page, Section, block, bullets, code, key, picture, prose, template, title
 from besttake.reporting.table import Table, in_percent, with_interval
 from besttake.reporting.takes import PageTakes, page_takes
 from besttake.result import Cell, Result
@@ -44,7 +27,8 @@ _PICTURES = (
     "How to read the pictures: each row is one option. Its name says how many takes it runs, how they are sampled and,"
     " after the comma, which score picks one of them. The dot shows how many points of success it gains over one take"
     " of the policy as it is, and the line shows the 95 % interval. A hollow dot: the gain is not shown, with all"
-    " options tested at once. Blue: what is recommended. The dashed line is the smallest gain worth acting on."
+    " options tested at once. Blue: what is recommended, or the best estimate so far. The dashed line is the smallest"
+    " gain worth acting on."
 )
 _LADDER = (
     "Success, in percent, with each way to keep one take per start; 95 % intervals over starts. A score is worth"
@@ -138,7 +122,7 @@ def _verdict(result: Result, takes: PageTakes, run: Path | None) -> Section:
         rate = Markup('<span class="rise">{}</span>').format(f"{rise} success") if rise != "-" else Markup("")
         named = key(i, cell.policy) if len(cells) > 1 else ""
         head = Markup('<h2 class="name">{} {}</h2>').format(named, rate)
-        command = words.act(result, run, cell)
+        command = words.act(result, run, cell) or words.settle(run, cell)
         act = Markup('<pre class="command">{}</pre>').format(command) if command else ""
         see = Markup(' · <a href="#takes" class="see" data-policy="{}">its takes</a>').format(cell.policy)
         links = Markup('<p class="small"><a href="#policy-{}">why</a>{}</p>').format(i, see if takes.heat else "")
@@ -229,7 +213,7 @@ def _relation(result: Result) -> Section:
 
 
 def _legend(names: Any) -> Markup:
-    items = Markup("").join(Markup("<li>{}</li>").format(key(i, name, shaped=True)) for i, name in enumerate(names))
+    items = Markup("").join(Markup("<li>{}</li>").format(key(i, name)) for i, name in enumerate(names))
     return Markup('<ul class="legend">{}</ul>').format(items)
 
 

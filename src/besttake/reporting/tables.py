@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 from besttake.arms import BASE
 from besttake.reporting.numbers import count, interval, number, spread
 from besttake.reporting.table import Column, Entry, Head, Table, in_percent, in_points, plain, right
-from besttake.reporting.words import (
-    headline,
-    in_short,
-    marks,
-    needs_text,
-    noise_of,
-    overview,
-    retrieval_name,
-)
+from besttake.reporting.words import headline, in_short, marks, needs_text, noise_of, overview, retrieval_name
 from besttake.reporting.words import tone as tone_of
 
 if TYPE_CHECKING:

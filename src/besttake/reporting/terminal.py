@@ -5,10 +5,10 @@ A row of a table stands on one line if it can.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from besttake.verbs.plan import PlanResult, Plans
     from besttake.verbs.probe import ProbeResult
     from besttake.verbs.rank import RankResult
-    from besttake.verbs.replay import ReplayResult
     from besttake.verbs.reproduce import Protocol, ReproduceResult
     from besttake.verbs.runs import RunList, Summary
     from besttake.verbs.score import ScoreResult
@@ -110,8 +109,9 @@ def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False)
     if result.policies:
         parts.append(tables.summary(result, result.policies))
     parts += [Sentence(line) for line in words.remarks(result)]
-    command = next((line for line in map(partial(words.act, result, run), result.policies) if line), "")
-    parts += [Sentence(command, name="Act on it", exact=True)] if command else []
+    for name, of in (("Act on it", partial(words.act, result, run)), ("Settle it", partial(words.settle, run))):
+        commands = filter(None, map(of, result.policies))
+        parts += [Sentence(command, name=name, exact=True) for command in islice(commands, 1)]
     if run is not None:
         more = "" if verbose else "   (-v prints the tables)"
         parts.append(Sentence(f"{run / 'report.html'}{more}", name="Why, and every task", exact=True))
@@ -240,26 +240,17 @@ def built(directory: object, summary: Mapping[str, Any]) -> list[Part]:
     return [Sentence(f"{directory}: {held}"), *notes(summary["notes"]), *left_out]
 
 
-def replayed(result: ReplayResult) -> list[Part]:
-    """How many demonstrations succeeded again, and what became of the others."""
-    again = f"{result.succeeded} of {len(result.replayed)} demonstrations replay to success in {result.env}"
-    problems = Counter(demo.problem for demo in result.demos if demo.problem).most_common(5)
-    lines = [f"{n} were not replayed: {problem}" for problem, n in problems]
-    failed = [demo for demo in result.replayed if demo.success_step is None][:20]
-    lines += [f"{demo.id} does not succeed again within its {demo.steps} steps" for demo in failed]
-    return [Sentence(again), *(Sentence(line, "warn") for line in lines)]
-
-
 def plans(results: Plans) -> list[Part]:
     """How many starts and takes each policy needs, and for what."""
-    parts: list[Part] = []
+    bases = dict.fromkeys(f"From {one.basis}, with {one.plan.seeds} seeds per start:" for one in results)
+    parts: list[Part] = [*(Sentence(line, "none") for line in bases), results.table]
     for one in results:
-        parts.append(Sentence(f"From {one.basis}, with {one.plan.seeds} seeds per start:", "none", one.name))
-    parts.append(results.table)
-    return [*parts, *(Sentence(line, exact=line.startswith("besttake ")) for one in results for line in _advice(one))]
+        parts += [Sentence(_advice(one), name=one.name), Sentence(f"besttake diagnose {one.flags}", exact=True)]
+    return parts
 
 
-def _advice(result: PlanResult) -> list[str]:
+def _advice(result: PlanResult) -> str:
+    """What is open, what a budget shows, and what more seeds or starts are worth."""
     plan, lines = result.plan, []
     if result.cautious is not None:
         lines.append(f"If all starts were equally hard: {count(result.cautious.half_width_takes, 'take')}.")
@@ -269,8 +260,8 @@ def _advice(result: PlanResult) -> list[str]:
         lines.append(f"A budget of {count(plan.starts, 'start')} shows a gain of {effect} points in 4 of 5 runs.")
     if result.available is not None and result.available < (plan.starts or plan.half_width_starts):
         lines.append(f"There are {count(result.available, 'start')} in all: add tasks, or let the env offer more.")
-    shared = f"with {count(result.tasks, 'task')}" if result.tasks > 1 else "with one task (more share the starts)"
-    return [*lines, f"{words.advice(plan)}.", f"besttake diagnose {result.flags}  ({shared})"]
+    shared = f"{count(result.tasks, 'task')}" if result.tasks > 1 else "one task (more share the starts)"
+    return " ".join([*lines, f"{words.advice(plan)}.", f"With {shared}:"])
 
 
 def ranking(result: RankResult) -> list[Part]:

@@ -124,7 +124,7 @@ def remarks(result: Result) -> list[str]:
         elif cell.verdict.answer == "open":
             waiting = (further(one.further) for one in cell.verdict.answers.values() if one.answer == "open")
             missing = "a score" if cell.verdict.takes.reason == "no-score" else "more starts"
-            said.append(f"not decided yet; {next(filter(None, waiting), f'{missing} may settle it')}")
+            said.append(next(filter(None, waiting), f"{missing} may settle it"))
         elif cheaper := cell.verdict.row(cell.verdict.cheaper):
             said.append(f"{in_short(cheaper, noise_of(result, cell.policy))} may do as well: cannot tell yet")
         lines += [f"{cell.policy}: {text}" for text in said if text]
@@ -143,6 +143,12 @@ def act(result: Result, run: Path | None, cell: Cell) -> str:
     named = (*result.plan.get("policy", ()), *result.plan["env"], result.plan.get("demos") or "")
     own = any(uri.startswith("python:") or re.match(r"gym:[^?/]*:", uri) for uri in named)
     return f"besttake act {place}{policy}" + (f" --trust {place}" if own else "")
+
+
+def settle(run: Path | None, cell: Cell) -> str:
+    """The command that says how many starts an undecided policy still needs, and how to add them; else empty."""
+    is_open = cell.verdict is not None and cell.verdict.answer == "open" and cell.seeds > 1
+    return f"besttake plan --pilot {shlex.quote(str(run))}" if is_open and run is not None else ""
 
 
 def price(option: Option) -> str:
@@ -193,7 +199,7 @@ def marks(verdict: Verdict) -> dict[str, str]:
     """What a table says of an option, by its name."""
     return {
         **({verdict.cheaper: "cheaper, cannot tell yet"} if verdict.cheaper is not None else {}),
-        verdict.option: "recommended",
+        verdict.option: "best estimate so far" if verdict.answer == "open" else "recommended",
     }
 
 

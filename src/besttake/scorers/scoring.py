@@ -64,7 +64,7 @@ def make_scorers(uris: Iterable[str]) -> dict[str, Scorer]:
         if other != uri:
             raise ComponentError(
                 f"the scorers {other} and {uri} are both named {scorer.spec.name!r}, and scores are kept by name: give"
-                " one another name (?name=… for those of BestTake, in its spec for your own)"
+                " one another name (?name=… for those of a plug-in, in its spec for your own)"
             )
     return scorers
 

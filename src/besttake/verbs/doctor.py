@@ -57,7 +57,7 @@ class Extra:
 
 
 EXTRAS = (
-    Extra("vision", "encoders dinov2+siglip, dinov2, siglip, hf", ("torch", "transformers"), "transformers"),
+    Extra("vision", "encoders dinov2+siglip, dinov2, siglip", ("torch", "transformers"), "transformers"),
     Extra("lerobot", "policies pi0, pi0.5, SmolVLA, diffusion, ACT", ("lerobot",), "lerobot"),
     Extra("libero", "LIBERO and LIBERO-Occ", ("libero", "robosuite"), "hf-libero"),
     Extra("maniskill", "SimplerEnv-Bridge tasks in ManiSkill", ("mani_skill",), "mani-skill"),

@@ -32,7 +32,8 @@ class PlanResult:
         cautious: The same with the largest spread that pass@1 allows; None if a pilot measured the spread.
         content_starts: Starts for an interval of +/- ``worth`` on the content gain (retrieve minus cooled).
         tasks: Number of tasks that share the starts.
-        flags: Flags of ``besttake diagnose`` that run this plan: the pilot's, with other numbers.
+        flags: Flags of ``besttake diagnose`` that run this plan: the pilot's, with other numbers, and its directory
+            where its takes can be kept.
         further: How many more starts each open question of the pilot's verdict (takes, demonstrations, both) needs.
         available: Number of starts that the pilot's environments have, if known; ``flags`` never ask for more.
     """
@@ -55,7 +56,7 @@ class PlanResult:
             rows.append((plan.yes_starts, plan.yes_starts * plan.seeds, "deciding a gain as large as expected"))
         if not self.further:
             rows.append((plan.no_starts, plan.no_takes, f"ruling out {worth} if there is no gain"))
-        content = f"+/- {worth} on retrieve minus cooled, at most, in each arm"
+        content = f"+/- {worth} on retrieval, per arm, at most"
         return [*rows, (self.content_starts, self.content_starts * plan.seeds, content)]
 
 
@@ -150,18 +151,21 @@ class _Known:
     further: dict[str, Forecast] = field(default_factory=dict)
     available: int | None = None
     asked: str = "--policy URI --env URI"
+    run: Path | None = None
+    taken: tuple[int, int] = (0, 0)
+    """The pilot, if it can be given more takes, and the starts and seeds that it has already."""
 
 
 def _from_pilot(run: Path, goal: _Goal) -> list[PlanResult]:
     result = Result.load(run / "result.json")
-    plans = [_from_cell(run.name, cell, goal, result) for cell in result.policies]
+    plans = [_from_cell(run, cell, goal, result) for cell in result.policies]
     usable = [plan for plan in plans if plan is not None]
     if not usable:
         raise PlanError(f"{run} has no policy with two takes per start, so it cannot serve as a pilot; use `pass1`")
     return usable
 
 
-def _from_cell(run: str, cell: Cell, goal: _Goal, result: Result) -> PlanResult | None:
+def _from_cell(run: Path, cell: Cell, goal: _Goal, result: Result) -> PlanResult | None:
     """The plan for one policy of a pilot; None where it has no two takes per start."""
     headroom = cell.headroom
     if headroom is None or cell.seeds < 2 or headroom.curve[1].value is None or headroom.curve[0].value is None:
@@ -177,12 +181,15 @@ def _from_cell(run: str, cell: Cell, goal: _Goal, result: Result) -> PlanResult 
     same = cell.verdict if (seeds, n) == (cell.seeds, headroom.n) else None
     picked = same.questions.get("gain") if same is not None else None
     further = {name: one.further for name, one in same.answers.items()} if same and goal.worth == result.worth else {}
+    asked = result.plan  # one with starts from 0 and no other policy goes on in its run
+    grows = len(asked.get("policy", ())) == 1 and not asked["until"] and str(asked["starts"]).isdigit()
     known = _Known(
-        cell.policy, f"the pilot {run}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
+        cell.policy, f"the pilot {run.name}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
         max(0.0, headroom.curve[1].value - headroom.curve[0].value), within_auc=auc.value if auc else None,
         variance=picked.variance if picked else None, tasks=max(1, len(cell.tasks)),
         further={part: forecast for part, forecast in further.items() if forecast is not None},
         available=None if cell.spare is None else cell.starts + cell.spare, asked=_flags_of(result, cell.policy),
+        run=run if grows else None, taken=(cell.starts, cell.seeds),
     )  # fmt: skip
     return _plan(replace(goal, seeds=seeds, best_of=n, gain=gain), known)
 
@@ -223,10 +230,14 @@ def _plan(goal: _Goal, known: _Known) -> PlanResult:
     likely = planned(known.v)
     cautious = None if known.largest is None else planned(known.largest)
     content = planning.starts_for_half_width(planning.content_variance(likely.v, seeds), goal.worth)
-    per_task = ceil((starts or likely.half_width_starts) / known.tasks)
+    more = [forecast.high for forecast in known.further.values() if forecast.high]
+    settled = known.taken[0] + max(more) if more else likely.half_width_starts
+    per_task = ceil((starts or settled) / known.tasks)
     if known.available is not None:
         per_task = min(per_task, max(1, known.available // known.tasks))
     flags = f"{known.asked} --starts {per_task} --seeds {seeds} --best-of {n}"
+    if known.run is not None and per_task * known.tasks >= known.taken[0] and seeds >= known.taken[1]:
+        flags += f" -o {shlex.quote(str(known.run))}"
     return PlanResult(
         known.name, known.basis, likely, cautious, content, known.tasks, flags, known.further, known.available
     )
