@@ -1,6 +1,5 @@
 """The report in a real Chromium."""
 
-import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -139,25 +138,3 @@ def test_an_empty_run_renders_too(browser: Any, synthetic: ModuleType, tmp_path:
     browser.open(make_html(tmp_path / "run"), width=390)
     assert browser.errors == []
     assert "no takes yet" in browser.run("document.body.textContent")
-
-
-def test_the_pages_of_compare_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:
-    from besttake.reporting.html import make_compare_html
-    from besttake.verbs.compare import compare
-
-    shutil.copytree(run, tmp_path / "again")
-    pages = [
-        make_compare_html(compare([run]), tmp_path / "compare.html"),
-        make_compare_html(compare([run, tmp_path / "again"]), tmp_path / "two.html"),
-    ]
-    for page in pages:
-        for width, dark in ((1280, False), (390, True)):
-            browser.errors.clear()
-            browser.open(page, width=width, height=844, dark=dark)
-            assert browser.errors == []
-            assert browser.run("document.documentElement.scrollWidth") <= width
-            if not dark:
-                browser.run(f"{axe};0")
-                assert browser.run(VIOLATIONS) == []
-            browser.click("th")
-            assert browser.run("document.querySelector('th').getAttribute('aria-sort')") == "ascending"

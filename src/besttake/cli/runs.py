@@ -14,6 +14,7 @@ import typer
 
 from besttake.cli.flags import Json, Quiet, RunDirectory, Verbose, command, option, pairs, reporter, show
 from besttake.errors import Interrupted, PlanError
+from besttake.files import write_text
 from besttake.sanitize import printable
 
 
@@ -148,7 +149,9 @@ def compare(
         str,
         typer.Option(metavar="episode|full|common", help="Window to read scores on (default: that of each verdict)."),
     ] = "",
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Also write an HTML report.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE.svg", help="Also draw gain against headroom.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare runs: what changed between two of them, and whether headroom predicts the gain over all their cells.
@@ -157,16 +160,15 @@ def compare(
 
     Examples:
       besttake compare runs/step10k runs/step20k
-      besttake compare runs/* -o comparison.html
+      besttake compare runs/* -o relation.svg
       besttake compare runs/* --window episode     # as the paper reads them
     """
-    from besttake.reporting.html import make_compare_html
     from besttake.reporting.terminal import comparison
     from besttake.verbs.compare import compare as relate
 
     result = relate(runs, window=window, command=command())
-    if out is not None:
-        make_compare_html(result, out)
+    if out is not None and (figure := result.plot()) is not None:
+        write_text(out, figure.svg(), parents=True)
     show(comparison(result), result.to_json(), as_json)
 
 

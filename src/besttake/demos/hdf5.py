@@ -46,7 +46,9 @@ _BLOCK = 64
 _LIBERO_STATE = ("ee_pos", "ee_ori", "gripper_states")
 _ROBOMIMIC_STATE = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 _LIBERO_WRITES = ("bddl_file_content", "problem_info", "macros_image_convention")
-_NO_DEMOS = "has no demonstrations under data/"
+_NO_DEMOS = (
+    "has no demonstrations under data/; other layouts are named by their scheme, as in maniskill:PATH or aloha:PATH"
+)
 _PAIRED = {
     "before": "each action stands beside the observation before it",
     "after": "each action stands beside the observation after it, so actions were shifted by one step",

@@ -164,7 +164,7 @@ def comparison(result: CompareResult) -> list[Part]:
     if changes:
         same = all(change.same for change in changes)
         parts += [] if same else [tables.changes(changes, "first", "second")]
-        parts += [Sentence(words.changed(changes)[0]), _BLANK]
+        parts += [Sentence(words.changed(changes)), _BLANK]
     # Of two runs one wants to know what changed; too few cells for a relation are not worth a line there.
     related = not changes or relation.r is not None
     if related:

@@ -495,27 +495,19 @@ def overview(result: Result) -> str:
     return " · ".join([*parts, count(result.cost.errors, "error")] if result.cost.errors else parts)
 
 
-def changed(changes: Sequence[Change]) -> list[str]:
+def changed(changes: Sequence[Change]) -> str:
     """How many numbers changed for sure from one run to the next, and how to read that."""
     known = [one for one in changes if one.change.value is not None]
     if not known:
-        return ["Nothing that both runs measured can be compared."]
+        return "Nothing that both runs measured can be compared."
     if all(one.same for one in known):
-        return ["Both runs hold the same takes, so nothing changed."]
+        return "Both runs hold the same takes, so nothing changed."
     better, worse = (sum(one.shown == way for one in known) for way in ("better", "worse"))
-    rest, paired = len(known) - better - worse, sum(one.paired for one in known)
-    how = "start by start"
-    if not paired:
-        how = "as independent rates, because the runs share no starts"
-    elif paired < len(known):
-        how = f"start by start where the runs share starts ({paired} of {len(known)}), else as independent rates"
-    numbers = count(len(known), "number")
-    return [
-        f"Of {numbers}, {better} got better, {worse} got worse; {rest} {'is' if rest == 1 else 'are'} not shown to \
-differ.",
-        f"They are compared {how}. Each interval is a 95 % one by itself: of 20 numbers that did not change, about one \
-looks changed.",
-    ]
+    rest, numbers = len(known) - better - worse, count(len(known), "number")
+    return (
+        f"Of {numbers}, {better} got better, {worse} got worse; {rest} {'is' if rest == 1 else 'are'} not shown to"
+        " differ. Each interval is a 95 % one by itself: of 20 numbers that did not change, about one looks changed."
+    )
 
 
 def advice(plan: SampleSize) -> str:
