@@ -110,6 +110,8 @@ def test_takes_play_in_step(browser: Any, run: Path) -> None:
     moving = browser.run(frames)
     assert len(set(moving)) == 1
     assert browser.run(pixels) != still
+    heights = browser.run("[...document.querySelectorAll('.take > .small')].map(e => e.offsetHeight)")
+    assert len(set(heights)) == 1, "what is said of the picked take has one line, as of the others"
     browser.wait("document.getElementById('play').textContent === 'Play'")
     assert set(browser.run(frames)) == {11}
     assert browser.run("document.getElementById('clock').value") == "step 55"
