@@ -82,7 +82,7 @@ def test_another_version_is_noticed(run: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_a_pilot_asks_for_goes_on_in_its_directory(run: Path) -> None:
     assert plan(pilot=run)[0].flags.endswith(f"--seeds 2 --best-of 2 -o {run}")
-    assert " -o " not in plan(pilot=run, seeds=3, budget=3)[0].flags  # fewer starts than it has
+    assert " -o " not in plan(pilot=run, worth=90)[0].flags  # fewer starts than it has
     result = Result.load(run / "result.json")
     result.model_copy(update={"plan": {**result.plan, "until": "decided"}}).save(run / "result.json")
     assert " -o " not in plan(pilot=run)[0].flags

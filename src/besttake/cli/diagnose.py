@@ -117,12 +117,6 @@ def plan(
     best_of: Annotated[
         int | None, typer.Option(help="Pick the best of this many takes (default: the pilot's, else 3 or all seeds).")
     ] = None,
-    gain: Annotated[
-        float | None, typer.Option(metavar="POINTS", help="Gain that you expect, in percentage points.")
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(metavar="TAKES", help="Takes you can afford; shows how small an effect they can show.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compute how many starts and seeds a diagnosis needs, before running anything.
@@ -131,12 +125,12 @@ def plan(
 
     Examples:
       besttake plan --pass1 0.64 --worth 3
-      besttake plan --pilot runs/demo --budget 1500
+      besttake plan --pilot runs/demo --seeds 5
     """
     from besttake.reporting.terminal import plans as sized
     from besttake.verbs.plan import plan as work_out
 
-    plans = work_out(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of, gain=gain, budget=budget)
+    plans = work_out(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of)
     show(sized(plans), plans.to_json(), as_json)
 
 

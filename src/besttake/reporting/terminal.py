@@ -21,7 +21,7 @@ from rich.text import Text
 from besttake.errors import listed
 from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
-from besttake.reporting.numbers import count, estimate_points, number, sentence
+from besttake.reporting.numbers import count, estimate_points, sentence
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
 from besttake.result import Result
 
@@ -255,15 +255,12 @@ def plans(results: Plans) -> list[Part]:
 
 
 def _advice(result: PlanResult) -> str:
-    """What is open, what a budget shows, and what more seeds or starts are worth."""
+    """What is open, and what more seeds or starts are worth."""
     plan, lines = result.plan, []
     if result.cautious is not None:
         lines.append(f"If all starts were equally hard: {count(result.cautious.half_width_takes, 'take')}.")
     lines += [f"{words.QUESTIONS[name]} {words.further(starts)}." for name, starts in result.further.items()]
-    if plan.starts is not None and plan.smallest_effect is not None:
-        effect = number(plan.smallest_effect, 1, scale=100)
-        lines.append(f"A budget of {count(plan.starts, 'start')} shows a gain of {effect} points in 4 of 5 runs.")
-    if result.available is not None and result.available < (plan.starts or plan.half_width_starts):
+    if result.available is not None and result.available < plan.half_width_starts:
         lines.append(f"There are {count(result.available, 'start')} in all: add tasks, or let the env offer more.")
     shared = f"{count(result.tasks, 'task')}" if result.tasks > 1 else "one task (more share the starts)"
     return " ".join([*lines, f"{words.advice(plan)}.", f"With {shared}:"])
