@@ -113,7 +113,7 @@ class RunProgress:
         return self._played + (self.clock() - self.stage.began if self.stage is not None and self._plays else 0.0)
 
     def saw(self, policy: str, arm: str, success: bool | None) -> None:
-        """Count a take; single takes of the arm base estimate pass@1 of their policy."""
+        """Count a take. Those of the arm base are no estimate of pass@1 yet: takes that fail can take longest."""
         self.done += 1
         self.on_take(policy, arm, success)
         if policy != self.policy:
@@ -133,9 +133,11 @@ class RunProgress:
         return "" if stage is None else stage.name if self._plays else stage.counted()
 
     def text(self) -> str:
-        """``takes testbed:half, 120 of at most 2880 takes, pass@1 so far 41 %, 2 min left``."""
+        """``takes testbed:half, 120 of at most 2880 takes, of base takes that ended 41 % succeeded, 2 min left``."""
         shown = self._plays and self.singles
-        single = f"pass@1 so far {100 * sum(self.singles) / len(self.singles):.0f} %" if shown else ""
+        single = (
+            f"of base takes that ended {100 * sum(self.singles) / len(self.singles):.0f} % succeeded" if shown else ""
+        )
         if not shown and self._plays and self.stage is not None and not self.stage.done and self._seconds() > _EVERY:
             single = f"playing the first takes for {self._seconds():.0f} s"
         counted = f"{self.done} of at most {self.total} takes" if self.total else ""
