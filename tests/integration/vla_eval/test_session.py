@@ -70,7 +70,7 @@ class Parts:
         if self.robot is None or self.robot.poll() is not None:
             command = [sys.executable, str(HERE / "robot.py"), str(self.port), self.page]
             self.robot = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-                threading.Thread(target=self._listen, args=(self.robot,), daemon=True).start()
+            threading.Thread(target=self._listen, args=(self.robot,), daemon=True).start()
         if self.browser is None or self.browser._process.poll() is not None:
             self.browsers += 1
             self.browser = Browser(self.run.parent / f"profile{self.browsers}")
@@ -140,8 +140,6 @@ def test_a_session_that_is_killed_ten_times_has_the_verdict_of_a_diagnosis(tmp_p
     (cell,), (other,) = result["cells"], same["cells"]
     assert (cell["headroom"], cell["arms"]["content"]) == (other["headroom"], other["arms"]["content"])
     for arm, measured in cell["arms"]["arms"].items():
-        assert [measured[name] for name in WITHOUT_SCORES] == [
-            other["arms"]["arms"][arm][name] for name in WITHOUT_SCORES
-        ]
+        assert [measured[name] for name in UNSCORED] == [other["arms"]["arms"][arm][name] for name in UNSCORED]
     for question in ("headroom", "cooled", "retrieve", "content"):
         assert cell["verdict"]["questions"][question] == other["verdict"]["questions"][question]
