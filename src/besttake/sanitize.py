@@ -16,8 +16,10 @@ from typing import Any
 
 # C0 and C1 control codes but tab and newline, letters that turn the direction of what follows, and what is no character
 # (a lone surrogate stands for a byte of a name that is not UTF-8): no terminal, no XML and no UTF-8 file takes these.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-FORMULA = "=+-@\t\r"
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+FORMULA = "=+-@\t\r\n"
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MARKS = re.compile(r"([\\`*_|\[\]~$#!])")
 
@@ -41,8 +43,8 @@ def xml(text: str) -> str:
 def csv_cell(value: Any) -> Any:
     """A cell of a CSV: spreadsheets take text that begins as a formula for one, unless an apostrophe is before it.
 
-    >>> csv_cell("+cmd|'/c calc'!A1"), csv_cell("-0.5"), csv_cell("\\x1b[2J"), csv_cell(None)
-    ("'+cmd|'/c calc'!A1", '-0.5', '\\\\x1b[2J', '')
+    >>> csv_cell("+cmd|'/c calc'!A1"), csv_cell("\\n=1"), csv_cell("-0.5"), csv_cell("\\x1b[2J"), csv_cell(None)
+    ("'+cmd|'/c calc'!A1", "'\\n=1", '-0.5', '\\\\x1b[2J', '')
     """
     if not isinstance(value, str):
         return "" if value is None else value

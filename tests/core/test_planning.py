@@ -48,12 +48,6 @@ def test_the_half_width_comes_out_when_that_many_starts_are_run():
     assert 1.96 * np.std(means) == pytest.approx(0.05, rel=0.12)
 
 
-def test_the_smallest_effect_is_found_with_its_power():
-    effect = p.smallest_effect(0.1, 200)
-    x = np.random.default_rng(5).normal(effect, 0.1**0.5, (4000, 200))
-    assert np.mean(x.mean(1) > 1.645 * (0.1 / 200) ** 0.5) == pytest.approx(0.8, abs=0.02)
-
-
 INF = np.inf
 GAIN, DIFFERENCE = (gain_scale(3), 0.75), (difference_scale(3), 2 / 3)
 POPULATIONS: dict[str, tuple[tuple[Scale, float], list[float], list[float]]] = {

@@ -41,7 +41,7 @@ def test_changed_bytes_are_read_or_told_in_one_line(tmp_path, kind):
         whole = path.read_bytes()
         path.write_bytes(mutated(whole, rng))
         try:
-            source = source_of(str(root))
+            source = source_of(f"{kind.split()[0]}:{root}")
             layout_of(source, DataHints())
             for item in source:
                 assert not isinstance(item, UnreadableDemo) or ("\n" not in item.reason and len(item.reason) < 400)

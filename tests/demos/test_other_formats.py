@@ -1,4 +1,4 @@
-"""What a bare path holds is told by its files, and no more of it is decoded than is wanted."""
+"""Every format by its scheme, four by their files alone; no more of a data set is decoded than is wanted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from besttake import registry
 from besttake.demos import hdf5, lerobot, video
 from besttake.demos.base import AnnotatedSource, TaskSource, UnreadableDemo
 from besttake.demos.build import Options, build
-from besttake.demos.resolve import KNOWN, guess, source_of
+from besttake.demos.resolve import guess, source_of
 from besttake.encoders.hog import Hog
 from besttake.errors import LibraryError
 from besttake_formats import raw, rlds, zarr
@@ -45,16 +45,18 @@ BARE = {
 
 
 @pytest.mark.parametrize("scheme", BARE)
-def test_a_bare_path_is_taken_for_what_it_is(tmp_path, scheme):
+def test_a_format_is_read_by_its_scheme_and_where_it_is_ours_by_its_files(tmp_path, scheme):
     root = BARE[scheme](tmp_path / "data")
-    assert guess(root) == (scheme, root)
-    source = source_of(str(root))
+    source = source_of(f"{scheme}:{root}")
     assert isinstance(source, AnnotatedSource)
     assert source.name == f"{scheme}:{root}"
     assert source.notes
     assert not isinstance(next(iter(source)), UnreadableDemo)
-    files = [p for p in root.iterdir() if p.suffix in (".hdf5", ".h5")]
-    assert all(guess(p) == (scheme, p) for p in files)
+    if scheme in ("lerobot", "hdf5", "video"):
+        assert guess(root) == scheme
+        assert source_of(str(root)).name == source.name
+    if scheme == "hdf5":
+        assert all(guess(file) == scheme for file in root.iterdir())
 
 
 DECODES = {
@@ -66,7 +68,7 @@ DECODES = {
 
 @pytest.mark.parametrize("scheme", BARE)
 def test_demonstrations_beyond_those_wanted_of_a_task_are_not_decoded(tmp_path, scheme):
-    source = source_of(str(BARE[scheme](tmp_path / "data")))
+    source = source_of(f"{scheme}:{BARE[scheme](tmp_path / 'data')}")
     assert isinstance(source, TaskSource)
     module, name = DECODES[scheme]
     with mock.patch.object(module, name, wraps=getattr(module, name)) as decode:
@@ -89,47 +91,14 @@ def test_what_is_not_known_is_one_line_that_says_what_would_be(tmp_path):
             source_of(str(path))
     with pytest.raises(LibraryError, match="on the hub it would be lerobot:org/libero"):
         source_of("org/libero")
-    assert set(KNOWN) >= set(BARE)
 
 
-@pytest.mark.parametrize("above", ["", "tensorflow_datasets", "data/tensorflow_datasets"])
-@pytest.mark.parametrize("config", ["", "with_wrist"])
-def test_one_rlds_data_set_is_found_from_every_folder_above_it(tmp_path, above, config):
-    """tfds: DATA_DIR/NAME[/CONFIG]/VERSION. Pictures beside it are none of its demonstrations."""
-    root = writers.rlds_libero(tmp_path / above, EPISODES[:2])
-    version = root / "1.0.0"
-    if config:
-        (root / config).mkdir()
-        version = Path(shutil.move(version, root / config))
-    Image.fromarray(EPISODES[0].pictures["wrist"][0]).save(root / "preview.png")
-    (tmp_path / "downloads").mkdir()
-    steps = [len(demo.actions) for demo in registry.demos(f"rlds:{version}")]
-    folders = [p for p in (version, *version.parents) if p.is_relative_to(tmp_path)]
-    for folder in folders:
-        source = source_of(str(folder))
-        assert source.name.startswith("rlds:"), folder
-        assert [0 if isinstance(demo, UnreadableDemo) else len(demo.actions) for demo in source] == steps
-    for folder in folders[:2]:
-        assert len(list(registry.demos(f"rlds:{folder}"))) == 2
-
-
-def test_an_unfinished_version_is_not_taken_and_two_data_sets_are_not_versions(tmp_path):
+def test_an_unfinished_version_of_an_rlds_data_set_is_not_taken(tmp_path):
     root = writers.rlds_libero(tmp_path / "all", EPISODES[:2])
     unfinished = Path(shutil.copytree(root / "1.0.0", root / "1.0.0.incomplete7F3"))
     for shard in unfinished.glob("*.tfrecord*"):
         shard.unlink()
-    assert len(list(source_of(str(root)))) == 2
-    shutil.rmtree(unfinished)
-    for name in ("libero_10", "libero_goal"):
-        shutil.copytree(root / "1.0.0", tmp_path / "flat" / name)
-    with pytest.raises(LibraryError, match=r"holds 2 data sets \(libero_10, libero_goal\); name one of them"):
-        source_of(str(tmp_path / "flat"))
-
-
-def test_a_folder_with_one_data_set_of_any_format_is_that_data_set(tmp_path):
-    for scheme in ("lerobot", "zarr", "hdf5", "aloha"):
-        root = BARE[scheme](tmp_path / scheme / "the_set")
-        assert guess(tmp_path / scheme) == (scheme, root)
+    assert len(list(registry.demos(f"rlds:{root}"))) == len(list(registry.demos(f"rlds:{root / '1.0.0'}"))) == 2
 
 
 @pytest.mark.parametrize(("scheme", "rate"), [("zarr", 10), ("aloha", 50), ("maniskill", 20), ("hdf5", 20)])
@@ -139,10 +108,10 @@ def test_a_rate_that_the_data_do_not_say_is_told_and_can_be_said(tmp_path, schem
         with h5py.File(path, "a") as file:
             if "data" in file:
                 file["data"].attrs["env_args"] = json.dumps({"env_name": "Libero_Floor", "env_kwargs": {}})
-    source: Any = source_of(str(root))
+    source: Any = source_of(f"{scheme}:{root}")
     assert source.fps == rate
     assert any(f"taken as {rate} steps a second" in note and "?fps=" in note for note in source.notes)
-    said: Any = source_of(f"{root}?fps=30")
+    said: Any = source_of(f"{scheme}:{root}?fps=30")
     assert said.fps == registry.demos(said.uri).fps == 30
     assert not any("taken as" in note for note in said.notes)
 

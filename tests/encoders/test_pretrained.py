@@ -15,7 +15,7 @@ without_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is not None
 
 
 @without_torch
-@pytest.mark.parametrize("uri", ["dinov2+siglip", "dinov2", "siglip", "hf:org/name"])
+@pytest.mark.parametrize("uri", ["dinov2+siglip", "dinov2", "siglip"])
 def test_a_missing_library_names_the_extra(uri):
     with pytest.raises(MissingExtra, match=r"pip install 'besttake\["):
         registry.encoder(uri)

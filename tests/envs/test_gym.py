@@ -63,6 +63,16 @@ def test_success_can_be_that_the_env_terminates_but_only_if_one_says_so() -> Non
         env.step(np.zeros(1, np.float32))
 
 
+@pytest.mark.parametrize("ends", ["no", float("nan"), None])
+def test_an_end_that_is_neither_true_nor_false_is_no_end(ends: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = registry.env(f"{COUNTER}?success=terminated")
+    env.reset(Start("Counter-v0", 0))
+    inner = type(env._inner.unwrapped)  # type: ignore[attr-defined]
+    monkeypatch.setattr(inner, "step", lambda self, action: (self.seen(), 0.0, ends, False, {}))
+    with pytest.raises(ComponentError, match="terminated is .*, which is neither true nor false"):
+        env.step(np.zeros(1, np.float32))
+
+
 def test_files_may_name_the_env_that_the_user_named(tmp_path: Path) -> None:
     file = registry.FromFile(f"{COUNTER}?vectors=1", tmp_path / "takes.sqlite")
     with pytest.raises(ComponentError, match="names code to run"):
@@ -75,3 +85,25 @@ def test_of_several_vectors_the_user_says_which_are_the_state() -> None:
     with pytest.raises(ComponentError, match=r"several vectors \(place 2, goal 3 numbers\).*state=place,goal"):
         registry.env(f"{COUNTER}?vectors=2")
     assert registry.env(f"{COUNTER}?vectors=2&state=place,goal").spec.state_dim == 5
+
+
+def test_an_env_that_mujoco_draws_inside_it_is_drawn_small_too(module: Path) -> None:
+    maze = """
+class Drawn(Counter):
+    def __init__(self, width=480, height=480):
+        super().__init__()
+        self.size, self.mujoco_renderer = (height, width, 3), None
+    def render(self):
+        return np.zeros(self.size, np.uint8)
+class Maze(Counter):
+    def __init__(self, **size):
+        super().__init__()
+        self.robot = Drawn(**size)
+    def render(self):
+        return self.robot.render()
+gymnasium.register("Maze-v0", Maze, max_episode_steps=20)
+"""
+    (module.parent / "maze_env.py").write_text(ENV.replace("Counter-v0", "Counter-v1") + maze)
+    env = registry.env("gym:maze_env:Maze-v0")
+    env.reset(Start("Maze-v0", 0))
+    assert env.observe(("render",)).images["render"].shape == (256, 256, 3)

@@ -1,6 +1,5 @@
 """The report in a real Chromium."""
 
-import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -111,6 +110,8 @@ def test_takes_play_in_step(browser: Any, run: Path) -> None:
     moving = browser.run(frames)
     assert len(set(moving)) == 1
     assert browser.run(pixels) != still
+    heights = browser.run("[...document.querySelectorAll('.take > .small')].map(e => e.offsetHeight)")
+    assert len(set(heights)) == 1, "what is said of the picked take has one line, as of the others"
     browser.wait("document.getElementById('play').textContent === 'Play'")
     assert set(browser.run(frames)) == {11}
     assert browser.run("document.getElementById('clock').value") == "step 55"
@@ -139,31 +140,3 @@ def test_an_empty_run_renders_too(browser: Any, synthetic: ModuleType, tmp_path:
     browser.open(make_html(tmp_path / "run"), width=390)
     assert browser.errors == []
     assert "no takes yet" in browser.run("document.body.textContent")
-
-
-def test_the_pages_of_compare_and_rank_render_too(browser: Any, run: Path, tmp_path: Path, axe: str) -> None:
-    from besttake.reporting import ranking
-    from besttake.reporting.html import make_compare_html
-    from besttake.verbs.compare import compare
-    from besttake.verbs.rank import RankedTake, RankResult
-
-    take = RankedTake("a.mp4", 1, 0.91, 4, 3, (0, 1, 2, 3), (0.9, 0.92, 0.91, 0.8), (5, 6, 7, 8))
-    bad = RankedTake("b.mp4", None, None, 0, 0, problem="has a damaged video b.mp4")
-    result = RankResult((take, bad), "common", "manifold", "pixels", "demos", 2, 80, "", "all", ("said so",))
-    shutil.copytree(run, tmp_path / "again")
-    pages = [
-        make_compare_html(compare([run]), tmp_path / "compare.html"),
-        make_compare_html(compare([run, tmp_path / "again"]), tmp_path / "two.html"),
-        ranking.make_html(result, tmp_path / "rank.html"),
-    ]
-    for page in pages:
-        for width, dark in ((1280, False), (390, True)):
-            browser.errors.clear()
-            browser.open(page, width=width, height=844, dark=dark)
-            assert browser.errors == []
-            assert browser.run("document.documentElement.scrollWidth") <= width
-            if not dark:
-                browser.run(f"{axe};0")
-                assert browser.run(VIOLATIONS) == []
-            browser.click("th")
-            assert browser.run("document.querySelector('th').getAttribute('aria-sort')") == "ascending"

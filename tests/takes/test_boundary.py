@@ -23,12 +23,17 @@ from besttake.types import EncoderSpec, Observation, PolicySpec, Step, WorldSpec
 NAN = float("nan")
 
 
-def played(monkeypatch: pytest.MonkeyPatch, step: Any = None, state: Any = None) -> End | Failed:
-    """A take in a world that gives ``step`` or ``state``."""
+def played(
+    monkeypatch: pytest.MonkeyPatch, step: Any = None, state: Any = None, picture: Any = None
+) -> End | Failed:  # fmt: skip
+    """A take in a world that gives ``step``, ``state`` or ``picture``."""
     if step is not None:
         monkeypatch.setattr(toy.ToyEnv, "step", lambda *_: step)
     if state is not None:
         monkeypatch.setattr(toy.ToyEnv, "observe", lambda self, cameras: Observation(pictures(cameras), state))
+    if picture is not None:
+        shown = lambda self, cameras: Observation(dict.fromkeys(cameras, picture), np.zeros(2, np.float32))  # noqa: E731
+        monkeypatch.setattr(toy.ToyEnv, "observe", shown)
     key = TakeKey("p", "python:toy:make", "walk", 3, "base", 0)
     job = Job(key, 12, (), "eye", 5, goes_on=False, actor=toy.Actor())
     worker = Worker()
@@ -63,6 +68,16 @@ def test_a_state_is_a_vector_of_finite_numbers(state: Any, monkeypatch: pytest.M
     answer = played(monkeypatch, state=state)
     assert isinstance(answer, Failed)
     assert "a state is" in answer.reason
+
+
+@pytest.mark.parametrize(
+    "picture", [np.ones((8, 8, 3)), np.zeros((8, 8), np.uint8), np.zeros((0, 8, 3), np.uint8), "x"]
+)
+def test_a_picture_is_bytes_of_three_colours(picture: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers from 0 to 1 used to be kept as black frames, and scored."""
+    answer = played(monkeypatch, picture=picture)
+    assert isinstance(answer, Failed)
+    assert "image 'eye' must be uint8 (H, W, 3), not " in answer.reason
 
 
 def test_nothing_is_no_step_and_no_state() -> None:

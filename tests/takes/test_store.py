@@ -112,7 +112,10 @@ def planned(starts: list[int]) -> Manifest:
 
 
 def test_another_plan_is_refused_and_a_larger_one_goes_on(tmp_path: Path) -> None:
-    Store.write(tmp_path / "run", MANIFEST).close()
+    with Store.write(tmp_path / "run", MANIFEST.model_copy(update={"identity": {"seed": 2}})):
+        pass  # before the first take any plan will do
+    with Store.write(tmp_path / "run", MANIFEST) as store:
+        store.add(make_take())
     with pytest.raises(RunError, match="another plan: its seed is 0, yours is 1"):
         Store.write(tmp_path / "run", MANIFEST.model_copy(update={"identity": {"seed": 1}}))
     with pytest.raises(RunError, match="its starts include 1, yours do not"):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from besttake.config import Plan
-from besttake.core.stats import Estimate
-from besttake.verbs.compare import _pairs, changes_between, compare, independent
+from besttake.verbs.compare import _pairs, changes_between, compare
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.runs import Run
 
@@ -39,7 +38,7 @@ def test_only_starts_that_both_runs_have_count(pair: tuple[Path, Path]) -> None:
     }
     before, after = (rates(run, shared) for run in pair)
     assert len(shared) == 3
-    assert (single.starts, single.paired, notes) == (3, True, [])
+    assert (single.starts, notes) == (3, [])
     assert single.policies == ("testbed:half", "testbed:strong")
     assert single.change.value == pytest.approx(np.mean([after[s] - before[s] for s in shared]))
     assert single.before.value == pytest.approx(np.mean([*before.values()]))
@@ -51,7 +50,7 @@ def test_a_run_has_not_changed_against_itself_and_two_runs_are_in_the_document(p
     listed = changes_between([pair[0], pair[0]], [])
     assert all(one.change.value == 0 and one.shown == "same" for one in listed)
     document = json.loads(compare(list(pair)).to_json())
-    assert document["changes"][0]["paired"] is True
+    assert document["changes"][0]["starts"] == 3
     assert compare([pair[0]]).changes == ()
 
 
@@ -65,15 +64,3 @@ def test_cells_of_one_task_in_two_envs_are_not_mixed_up(pair: tuple[Path, Path])
     pairs, notes = _pairs(old, result)
     assert [(a.env, b.env) for a, b in pairs] == [(cell.env, cell.env)]
     assert notes == ["only the first run has testbed:half on pick in testbed:pick?size=32"]
-    pairs, notes = _pairs(result, result.model_copy(update={"cells": [small]}))
-    assert [(a.env, b.env) for a, b in pairs] == [(cell.env, small.env)]
-    assert notes == ["pick is in testbed:pick in the first run and in testbed:pick?size=32 in the second"]
-
-
-def test_independent_rates_have_newcombes_interval() -> None:
-    # Newcombe 1998, Table II, (a) 56/70 - 48/80, method 10: 0.0524 to 0.3339, from the Wilson intervals of both.
-    one, two = Estimate(0.6, 0.4904, 0.7004, n=80), Estimate(0.8, 0.6918, 0.8772, n=70)
-    change = independent(one, two)
-    assert change.value == pytest.approx(0.2)
-    assert change.low == pytest.approx(0.0524, abs=2e-3)
-    assert change.high == pytest.approx(0.3339, abs=2e-3)

@@ -14,8 +14,6 @@ from rich.console import Console
 from scipy import stats as sps
 
 from besttake.errors import PlanError, RunError
-from besttake.reporting.html import make_compare_html
-from besttake.reporting.numbers import number
 from besttake.reporting.terminal import comparison, layout
 from besttake.result import Result
 from besttake.takes.scores import ScoreName, Scores
@@ -65,7 +63,7 @@ def test_a_run_that_keeps_one_of_fewer_takes_than_seeds_is_compared_as_it_was_me
     assert found.r != pytest.approx(compare([runs[1]]).result.relation.r)
 
 
-def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> None:
+def test_text_json_and_figure_say_the_same(runs: list[Path], tmp_path: Path) -> None:
     found = compare(runs)
     r = found.result.relation.r
     assert json.loads(found.to_json())["relation"]["r"] == r
@@ -74,11 +72,12 @@ def test_text_json_and_page_say_the_same(runs: list[Path], tmp_path: Path) -> No
     text = console.export_text()
     assert "over 9 cells" in text
     assert "<b>odd" in text
-    page = make_compare_html(found, tmp_path / "compare.html").read_text()
-    assert f"r = {number(r, 2)}" in page
-    assert "<b>odd" not in page
-    assert "&lt;b&gt;odd" in page
-    assert page.count("<circle") + page.count("<polygon") > 9
+    figure = found.plot()
+    assert figure is not None
+    drawn = figure.svg()
+    assert "<b>odd" not in drawn
+    assert "&lt;b&gt;odd" in drawn
+    assert drawn.count("<circle") + drawn.count("<polygon") > 9
 
 
 def test_of_a_run_that_grew_the_shared_takes_count_once(runs: list[Path], tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_a_run_without_demonstrations_knows_headroom_and_says_what_it_does_not_k
     assert cell.verdict.both.answer == "not measured"
     assert any("coverage: it needs demonstrations" in note for note in found.notes)
     assert with_defaults(load_plan(None, {"policy": "p", "env": "gym:Reach-v0"})).scorer == WITHOUT_DEMOS
-    assert with_defaults(load_plan(None, {"policy": "p", "env": "gym:Reach-v0", "scorer": "last"})).scorer == ("last",)
+    assert with_defaults(load_plan(None, {"policy": "p", "env": "gym:Reach-v0", "scorer": "mine"})).scorer == ("mine",)
     with pytest.raises(PlanError, match="need demonstrations"):
         diagnose(load_plan(None, {**flags, "arms": "base,retrieve"}), tmp_path / "other")
     assert not (tmp_path / "other").exists()

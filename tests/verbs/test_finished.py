@@ -12,6 +12,7 @@ from besttake.result import Result
 from besttake.verbs.diagnose import diagnosis
 from besttake.verbs.diagnose.diagnosis import diagnose, finished_result
 from besttake.verbs.diagnose.setup import with_defaults
+from besttake.verbs.plan import plan
 
 PLAN = {
     "policy": "testbed:half", "env": "testbed:drawer", "starts": 2, "seeds": 2, "arms": ("base",), "demos_per_task": 4,
@@ -77,3 +78,11 @@ def test_damage_is_noticed_and_mended(run: Path) -> None:
 def test_another_version_is_noticed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnosis, "versions", lambda: {"numpy": "0"})
     assert known(run) is None
+
+
+def test_what_a_pilot_asks_for_goes_on_in_its_directory(run: Path) -> None:
+    assert plan(pilot=run)[0].flags.endswith(f"--seeds 2 --best-of 2 -o {run}")
+    assert " -o " not in plan(pilot=run, worth=90)[0].flags  # fewer starts than it has
+    result = Result.load(run / "result.json")
+    result.model_copy(update={"plan": {**result.plan, "until": "decided"}}).save(run / "result.json")
+    assert " -o " not in plan(pilot=run)[0].flags

@@ -41,7 +41,9 @@ def test_an_edited_env_does_not_go_on_with_the_takes_of_the_one_before(own: Path
     with pytest.raises(RunError, match=f"before holds another plan: its env {ENV} has changed since"):
         run(tmp_path / "before", starts=2)
     run(tmp_path / "after", starts=2)
-    assert not any(change.paired for change in changes_between([tmp_path / "before", tmp_path / "after"], []))
+    notes: list[str] = []
+    assert changes_between([tmp_path / "before", tmp_path / "after"], notes) == ()
+    assert any("share no start" in note for note in notes)
 
 
 def test_an_edit_anywhere_in_a_package_is_noticed_whatever_its_encoding(

@@ -43,10 +43,16 @@ def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_two_scorers_of_one_name_are_refused_in_one_line(run: Path) -> None:
+def test_two_scorers_of_one_name_are_refused_in_one_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "twins.py").write_text(CALM)
+    monkeypatch.syspath_prepend(tmp_path)
     before = (run / "scores.safetensors").read_bytes()
-    with pytest.raises(ComponentError, match=r"^the scorers last and last\?frames=5 are both named 'last', [^\n]*$"):
-        score(run, ["last", "last?frames=5"])
+    with pytest.raises(
+        ComponentError, match=r"^the scorers python:\S+ and python:\S+ are both named 'my-calm', [^\n]*$"
+    ):
+        score(run, ["python:twins:make", "python:twins:Calm"])
     assert (run / "scores.safetensors").read_bytes() == before
 
 
@@ -118,18 +124,18 @@ def test_intervals_hold_however_the_run_was_looked_at(
 
 def test_scores_that_were_added_are_those_of_a_diagnosis_with_the_scorer(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "run"))
-    judged = score(copy, ["last", "consensus"])
+    judged = score(copy, ["smoothness", "consensus"])
     before = (copy / "scores.safetensors").read_bytes()
-    assert score(copy, ["last", "consensus"]).cells == judged.cells
+    assert score(copy, ["smoothness", "consensus"]).cells == judged.cells
     assert (copy / "scores.safetensors").read_bytes() == before
     again = Result.load(copy / "result.json")
-    result = diagnose(Plan.model_validate({**again.plan, "scorer": ["last", "consensus"]}), copy)
+    result = diagnose(Plan.model_validate({**again.plan, "scorer": ["smoothness", "consensus"]}), copy)
     for cell, one in zip(result.cells, judged.cells, strict=True):
-        assert cell.scorer == "last"
+        assert cell.scorer == "smoothness"
         assert cell.chosen is not None
-        assert cell.chosen.gain == next(row.gain for row in one.rows if row.scorer == "last")
+        assert cell.chosen.gain == next(row.gain for row in one.rows if row.scorer == "smoothness")
         assert cell.verdict is not None
-        assert {option.scorer for option in cell.verdict.options} == {None, "last"}
+        assert {option.scorer for option in cell.verdict.options} == {None, "smoothness"}
     captures = [cell.chosen.capture.value for cell in result.cells if cell.chosen is not None]
     together = compare(copy)
     assert together.across.captures.mean == pytest.approx(np.mean([one for one in captures if one is not None]))

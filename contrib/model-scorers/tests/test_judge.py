@@ -293,7 +293,6 @@ def test_a_run_is_scored_from_its_films_and_instructions(stub: Stub, tmp_path: P
     assert all("Task: pick" in text for text in texts)
     scores = Scores.open(tmp_path / "run")
     assert scores is not None
-    assert scores.seconds["judge tiny-vl"] > 0
     count = len(stub.asked)
     score(tmp_path / "run", f"{HERE}{stub.url}&model=tiny-vl&frames=2")
     assert len(stub.asked) == count

@@ -110,10 +110,7 @@ def _levels(text: str | None) -> tuple[float, float] | None:
     raise PlanError(f"`gripper_as` {text}: two numbers, the one that opens and the one that closes, e.g. -1,1")
 
 
-def show_library(
-    directory: Directory,
-    as_json: Json = False,
-) -> None:
+def show_library(directory: Directory, as_json: Json = False) -> None:
     """Show what a library holds: its demonstrations, their events, and where they come from.
 
     Example:
@@ -128,37 +125,19 @@ def show_library(
 
 def check(
     directory: Directory,
-    replay: Annotated[
-        str | None, typer.Option(metavar="ENV", help="Also replay the demonstrations in this environment.")
-    ] = None,
-    max_demos: Annotated[
-        int | None, typer.Option(min=1, help="Replay at most this many demonstrations per task.")
-    ] = None,
     as_json: Json = False,
-    quiet: Quiet = False,
 ) -> None:
-    """Verify the checksums of a library; with --replay, also check that its demonstrations still succeed.
+    """Verify the checksums of a library, and that its encoder is there.
 
-    A replay executes the actions of each demonstration from its own start. Exits with code 1 if one does not succeed.
-
-    Examples:
+    Example:
       besttake library check libraries/mine
-      besttake library check libraries/libero --replay libero:spatial --max-demos 2
     """
     from besttake.demos.library import Library
-    from besttake.reporting.terminal import replayed
-    from besttake.verbs.replay import replay as act_out
 
     library = Library.open(directory)
     library.encoder()
     whole = f"{directory} is whole: {len(library.demos)} demonstrations, fingerprint {library.fingerprint}"
-    if replay is None:
-        show(whole, {"fingerprint": library.fingerprint, "demos": len(library.demos)}, as_json)
-        return
-    result = act_out(library, replay, max_demos=max_demos, progress=reporter(quiet or as_json))
-    show(replayed(result), result.to_json(), as_json)
-    if result.succeeded < len(result.demos):
-        raise typer.Exit(1)
+    show(whole, {"fingerprint": library.fingerprint, "demos": len(library.demos)}, as_json)
 
 
 def doctor(

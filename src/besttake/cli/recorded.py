@@ -36,9 +36,6 @@ def rank(
     encoder: Annotated[str | None, option("encoder")] = None,
     stride: Annotated[int, typer.Option(min=1, help="Score every Nth frame.")] = 1,
     fps: Annotated[float, typer.Option(help="Frame rate of takes that are folders of pictures.")] = 10.0,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a page with pictures and score traces.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Rank recorded takes by how close they stay to demonstrations. Needs no policy and no simulator.
@@ -51,7 +48,7 @@ def rank(
     code 0), or another is asked for (exit code 4).
 
     Examples:
-      besttake rank take1.mp4 take2.mp4 --demos libraries/mine --html ranking.html
+      besttake rank take1.mp4 take2.mp4 --demos libraries/mine
       besttake rank my_dataset#0 my_dataset#1 --demos lerobot:org/demos --encoder dinov2+siglip
       besttake rank take1.mp4 --run runs/mine
     """
@@ -59,13 +56,10 @@ def rank(
         raise typer.Exit(_judged(takes, run, policy, task, fps, as_json))
     if demos is None:
         raise PlanError("`demos` is missing: say what takes are compared with, or name a `run` whose score judges them")
-    from besttake.reporting.ranking import make_html
     from besttake.reporting.terminal import ranking
     from besttake.verbs.rank import rank as order
 
     result = order(takes, demos, task=task, window=window, scorer=scorer, encoder=encoder, stride=stride, fps=fps)
-    if html is not None:
-        make_html(result, html)
     show(ranking(result), result.to_json(), as_json)
     if all(take.place is None for take in result.takes):
         raise typer.Exit(2)

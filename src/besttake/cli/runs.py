@@ -10,16 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from besttake.cli.flags import (
-    Json,
-    Quiet,
-    RunDirectory,
-    Verbose,
-    command,
-    reporter,
-    show,
-)
+from besttake.cli.flags import Json, Quiet, RunDirectory, Verbose, command, reporter, show
 from besttake.errors import Interrupted
+from besttake.files import write_text
 from besttake.sanitize import printable
 
 
@@ -93,11 +86,16 @@ def runs_watch(
 
     Run.open(directory)  # or else it is no run
     with LiveServer(RunPage(directory), port) as server:
-        print(printable(f"{directory} at {server.url}; Ctrl-C ends it"), flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            raise Interrupted("the page is no longer served") from None
+        wait(f"{directory} at {server.url}", "the page is no longer served")
+
+
+def wait(what: str, end: str) -> None:
+    """Say what is served, until Ctrl-C ends it."""
+    print(printable(f"{what}; Ctrl-C ends it"), flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        raise Interrupted(end) from None
 
 
 def report(
@@ -150,7 +148,9 @@ def compare(
         str,
         typer.Option(metavar="episode|full|common", help="Window to read scores on (default: that of each verdict)."),
     ] = "",
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Also write an HTML report.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="FILE.svg", help="Also draw gain against headroom.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare runs: what changed between two of them, and whether headroom predicts the gain over all their cells.
@@ -159,16 +159,15 @@ def compare(
 
     Examples:
       besttake compare runs/step10k runs/step20k
-      besttake compare runs/* -o comparison.html
+      besttake compare runs/* -o relation.svg
       besttake compare runs/* --window episode     # as the paper reads them
     """
-    from besttake.reporting.html import make_compare_html
     from besttake.reporting.terminal import comparison
     from besttake.verbs.compare import compare as relate
 
     result = relate(runs, window=window, command=command())
-    if out is not None:
-        make_compare_html(result, out)
+    if out is not None and (figure := result.plot()) is not None:
+        write_text(out, figure.svg(), parents=True)
     show(comparison(result), result.to_json(), as_json)
 
 
@@ -189,6 +188,13 @@ def export(
     lerobot: Annotated[
         Path | None, _takes(metavar="DIR", help="Write takes as a LeRobotDataset v3 into a new directory.")
     ] = None,
+    hub: Annotated[
+        Path | None, _table(metavar="DIR", help="Write the results of a policy for its model page on the hub.")
+    ] = None,
+    benchmark: Annotated[
+        str,
+        _table(metavar="ORG/NAME", help="Data set on the hub whose tasks these are (default: the demonstrations')."),
+    ] = "",
     fps: Annotated[
         int | None, _takes(min=1, help="Actions per second of the robot (default: what the environment says).")
     ] = None,
@@ -210,13 +216,17 @@ def export(
       besttake export runs/demo --films films/ --outcome failure --most 20
       besttake export runs/demo --lerobot datasets/mine --outcome success --arm base
       besttake export runs/demo --figures figures/
+      besttake export runs/pi0-spatial --hub card/ --benchmark org/libero
     """
     from besttake.verbs.export import Wanted
     from besttake.verbs.export import export as write
 
     wanted = Wanted(
-        csv=csv, figures=figures, films=films, lerobot=lerobot, policies=tuple(policy or ()), tasks=tuple(task or ()),
-        arms=tuple(arm or ()), outcome=outcome, most=most, fps=fps,
+        csv=csv, figures=figures, films=films, lerobot=lerobot, hub=hub, benchmark=benchmark,
+        policies=tuple(policy or ()), tasks=tuple(task or ()), arms=tuple(arm or ()), outcome=outcome, most=most,
+        fps=fps,
     )  # fmt: skip
     for path in write(directory, wanted, out, progress=reporter(quiet)):
         show(str(path))
+    if hub is not None and not quiet:
+        show(f"Nothing was uploaded. To do so: hf upload ORG/MODEL {hub} . (put besttake.md into the card first)")

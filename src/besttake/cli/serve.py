@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from besttake.cli.flags import Flags, command, option, pairs, plan_flags, reporter, show
+from besttake.cli.runs import wait
 from besttake.errors import Interrupted, PlanError
 from besttake.sanitize import printable
 
@@ -109,7 +109,7 @@ def serve(
         _session(session, service, {**dials, **given, "policy": policy})
         return
     if given:
-        raise PlanError(f"`{next(iter(given))}` belongs to a `session`")
+        raise PlanError(f"`{next(iter(given))}` belongs to a `session`; without one, the client brings it")
     from besttake import registry
 
     model = registry.policy(policy, trust_remote_code=trust_remote_code)
@@ -141,11 +141,7 @@ def _serve(model: Policy, service: Service, seed: int) -> None:
         model, service.protocol, service.host, service.port, service.token, seed=seed, limits=service.limits,
         cameras=service.cameras,
     ) as server:  # fmt: skip
-        print(printable(f"serving {model.spec.name} at {server.url} ({service.protocol}); Ctrl-C ends it"), flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            raise Interrupted("the server has ended") from None
+        wait(f"serving {model.spec.name} at {server.url} ({service.protocol})", "the server has ended")
 
 
 def _session(out: Path, service: Service, keys: Mapping[str, Any]) -> None:

@@ -46,10 +46,10 @@ TAILS = (0.12, 0.88)
 
 @dataclass(frozen=True)
 class SampleSize:
-    """What a budget buys. Counts are starts unless they say takes; None where the budget or gain was not given.
+    """What a plan needs. Counts are starts unless they say takes; None where no gain is expected.
 
     ``half_width_starts``: for a 95 % interval of +/- worth. ``yes_starts``: median until a gain of ``gain`` is seen;
-    ``no_starts``: until a gain of zero is ruled below worth. ``smallest_effect``: shown with power .8 by ``starts``.
+    ``no_starts``: until a gain of zero is ruled below worth.
     """
 
     v: float
@@ -62,8 +62,6 @@ class SampleSize:
     yes_starts: int | None
     no_starts: int
     no_takes: int
-    starts: int | None
-    smallest_effect: float | None
     advice: Advice
     within_auc: float | None = None
 
@@ -103,13 +101,6 @@ def starts_until_decided(sigma2: float, delta: float) -> int:
     return max(FEWEST, ceil(DECIDES * sigma2 / delta**2 - 1e-9))
 
 
-def smallest_effect(sigma2: float, starts: int) -> float:
-    """Smallest mean that a one-sided test at 5 % on ``starts`` starts tells from zero with a power of 80 %."""
-    if starts < 1:
-        raise ValueError("a budget needs at least one start")
-    return float((ndtri(0.95) + ndtri(0.8)) * np.sqrt(sigma2 / starts))
-
-
 def seeds_worth(seeds: int) -> float:
     """How much a take is worth for a blind choice of 3 of ``seeds`` takes, 3 of 3 being 1: 1.54 for 5 seeds."""
     return 3 * blind_variance(1.0) / (seeds * blind_variance(1.0, seeds))
@@ -129,7 +120,6 @@ def plan(
     seeds: int = 3,
     n: int = 3,
     gain: float | None = None,
-    starts: int | None = None,
     within_auc: float | None = None,
     sigma2: float | None = None,
 ) -> SampleSize:
@@ -141,8 +131,7 @@ def plan(
     return SampleSize(
         v=v, sigma2=spread, seeds=seeds, n=n, worth=worth, half_width_starts=half, half_width_takes=half * seeds,
         yes_starts=starts_until_decided(spread, gain) if gain is not None and gain > 0 else None,
-        no_starts=no, no_takes=no * seeds, starts=starts,
-        smallest_effect=smallest_effect(spread, starts) if starts is not None else None,
+        no_starts=no, no_takes=no * seeds,
         advice=seeds_or_starts(within_auc), within_auc=within_auc,
     )  # fmt: skip
 

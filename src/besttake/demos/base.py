@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import quote, urlencode
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake.demos.reading import Unreadable, check_count
 from besttake.errors import LibraryError
@@ -112,14 +111,6 @@ class CameraSource(Protocol):
 
     def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
         """The pictures of ``cameras`` at ``step`` of the demonstration with id ``demo``."""
-
-
-@runtime_checkable
-class ReplayableSource(Protocol):
-    """A source that knows the simulator's state at the beginning of a demonstration."""
-
-    def start_state(self, demo: str) -> NDArray[np.float64] | None:
-        """The state (n,) before the first action of the demonstration with id ``demo``; None if it was not recorded."""
 
 
 def match_cameras(wanted: Sequence[str], there: Sequence[str], named: Mapping[str, str]) -> dict[str, str] | None:

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake import files
 from besttake.conventions import axis_angle
@@ -47,7 +46,9 @@ _BLOCK = 64
 _LIBERO_STATE = ("ee_pos", "ee_ori", "gripper_states")
 _ROBOMIMIC_STATE = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 _LIBERO_WRITES = ("bddl_file_content", "problem_info", "macros_image_convention")
-_NO_DEMOS = "has no demonstrations under data/"
+_NO_DEMOS = (
+    "has no demonstrations under data/; other layouts are named by their scheme, as in maniskill:PATH or aloha:PATH"
+)
 _PAIRED = {
     "before": "each action stands beside the observation before it",
     "after": "each action stands beside the observation after it, so actions were shifted by one step",
@@ -223,15 +224,6 @@ class _Hdf5Reader:
         with _opened_demo(self.files, key) as group:
             return self._upright(one_picture(group, f"obs/{camera}", step))
 
-    def start_state(self, key: str) -> NDArray[np.float64] | None:
-        """The simulator's state before the first action (LIBERO's and robomimic's ``states``); None without one."""
-        with _opened_demo(self.files, key) as group:
-            if item(group, "states") is None:
-                return None
-            check_written(states := dataset(group, "states"), "states")
-            # states[j] comes before actions[j], and the library's first action is that of the shift.
-            return np.asarray(states[self._shift(group)], np.float64)
-
     def _upright(self, pictures: U8) -> U8:
         return np.ascontiguousarray(upright(pictures)) if self.rotate else pictures
 
@@ -257,24 +249,10 @@ def is_libero(camera: str) -> bool:
     return camera.endswith("_rgb")
 
 
-@dataclass(frozen=True)
-class Hdf5Demos(Episodes):
-    """The demonstrations of one or more HDF5 files of the same kind."""
-
-    reader: _Hdf5Reader
-
-    def start_state(self, demo: str) -> NDArray[np.float64] | None:
-        """The simulator's state before the first action of ``demo``; None where it is not kept."""
-        try:
-            return self.reader.start_state(demo)
-        except Unreadable as error:
-            raise LibraryError(f"{self.name}: {demo} has no start: it {error}") from error
-
-
 def make(
     rest: str, camera: str | None = None, state: str | None = None, rotate: int | str | None = None,
     pairing: str | None = None, fps: float | str | None = None, size: int | str = LARGEST, map: str = "",
-) -> Hdf5Demos:  # fmt: skip
+) -> Episodes:  # fmt: skip
     """The source ``hdf5:rest``: a file, or a directory of files."""
     name, read, path = f"hdf5:{rest}", Reader(f"hdf5:{rest}"), Path(rest)
     paths = files_of(path, name)
@@ -294,7 +272,7 @@ def make(
     reader = _Hdf5Reader(paths, stored, keys, turned, paired, read.whole("size", size))
     rate, notes = frame_rate(read, fps, said, 20.0, "as robosuite runs by default")
     options = {"camera": camera, "state": state, "rotate": rotate, "pairing": pairing}
-    return Hdf5Demos(
+    return Episodes(
         reader, cameras, named, name, uri_again("hdf5", path, **options, fps=fps, size=size, map=map), called, rate,
         digest(paths.values(), stored, keys, turned, reader.size, paired, 2),
         (f"{kind} HDF5, where {_PAIRED[paired or first]}", *notes),

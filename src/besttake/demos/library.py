@@ -29,7 +29,7 @@ from besttake import registry
 from besttake.core.events import event_starts, onset_frames, phases
 from besttake.core.retrieve import Candidates, Part, RetrievalConfig, Retriever
 from besttake.core.search import Index, Rows, Space, Table
-from besttake.demos.base import CameraSource, ReplayableSource, is_wrist
+from besttake.demos.base import CameraSource, is_wrist
 from besttake.demos.storage import FILE, LibraryHead
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError
@@ -200,10 +200,6 @@ class Library:
     def _named(self, uri: str) -> registry.FromFile:
         """Mark a URI from ``library.json`` as untrusted, since anyone may have written the file."""
         return registry.FromFile(uri, self.path / FILE)
-
-    def start_state(self, demo: int) -> F64 | None:
-        """The simulator's state before the first action of ``demo``; None if it is not available."""
-        return self._source.start_state(self.demos[demo].id) if isinstance(self._source, ReplayableSource) else None
 
     @cached_property
     def _source(self) -> CameraSource | None:

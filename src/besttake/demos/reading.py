@@ -72,15 +72,6 @@ def inside(root: Path, path: str | Path) -> Path:
     return place
 
 
-def newest_version(path: Path) -> Path | None:
-    """The folder of an RLDS data set: ``path`` where it is a version, else the newest in it; None if there is none."""
-    if (path / "features.json").is_file():
-        return path
-    # While tfds writes, and after it was killed, there is a 1.0.0.incompleteXYZ beside.
-    versions = [p.parent for p in path.glob("*/features.json") if re.fullmatch(r"\d{1,9}(\.\d{1,9}){2}", p.parent.name)]
-    return max(versions, key=lambda p: [int(n) for n in p.name.split(".")], default=None)
-
-
 def check_links(root: Path, name: str) -> None:
     """Raise LibraryError if a link below ``root`` leads out of it, unless the user trusts the directory (`trust`).
 

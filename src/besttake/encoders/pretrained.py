@@ -1,13 +1,9 @@
-"""Encoders with a pretrained network: ``dinov2+siglip`` (the paper's phi) and ``hf:``, any other one.
+"""Encoders with a pretrained network: ``dinov2+siglip``, the paper's phi.
 
 ``dinov2+siglip``, 1536-d; also ``dinov2`` and ``siglip`` alone. DINOv2 ViT-B/14 gives its class token after the final
 layer norm, the descriptor that it is trained and evaluated with. SigLIP base/16 gives its attention-pooled output: it
 has no class token, and this is the vector that its contrastive loss sees. 768 + 768 numbers, concatenated, then
 L2-normalised as one vector. ``dinov2+siglip:PATH_A,PATH_B`` reads both from local directories (or other repositories).
-
-``hf:NAME``: any vision model that transformers loads, from the hub or a local directory, with size, mean and standard
-deviation from its configuration. Pooling: its ``pooler_output`` where the checkpoint has one (many a classifier's does
-not, and the layer would then be random), else the mean over its tokens or positions.
 
 Preprocessing is our own and small (PIL bicubic to a square, scale, normalise) so that it needs no torchvision and is
 part of the fingerprint. The whole frame is squeezed into the square: a centre crop would cut away the borders where
@@ -17,7 +13,7 @@ a gripper often is.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,9 +48,7 @@ class Tower:
 class TorchEncoder:
     """One or more towers side by side: features concatenated, then L2-normalised."""
 
-    def __init__(
-        self, name: str, towers: Sequence[Tower], *, device: str, batch: str | int, notes: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, name: str, towers: Sequence[Tower], *, device: str, batch: str | int) -> None:
         self._torch, self._towers = need("torch", name), tuple(towers)
         self._device = pick_device(self._torch, device)
         # A CPU gains nothing by a batch, and a group that is filled up would cost as much as a whole one.
@@ -69,7 +63,7 @@ class TorchEncoder:
                 digest.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
             tower.module.to(self._device)
         width = sum(int(self._features(t, np.zeros((1, 8, 8, 3), np.uint8)).shape[1]) for t in self._towers)
-        self.spec = EncoderSpec(name, width, digest.hexdigest()[:16], tuple(notes))
+        self.spec = EncoderSpec(name, width, digest.hexdigest()[:16])
 
     def encode(self, images: U8) -> F32:
         """Uint8 (B, H, W, 3) to float32 (B, dim) unit vectors, ``batch`` images at a time (on a CPU one).
@@ -174,74 +168,3 @@ def _load(kind: Any, name: str, revision: str | None, model_types: tuple[str, ..
     if info["missing_keys"]:
         raise random_weights(name, info["missing_keys"])
     return model.float()
-
-
-def make_hf(rest: str, *, revision: str | None = None, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
-    """A vision model loaded by ``transformers.AutoModel``; never runs code from the repository."""
-    if not rest:
-        raise ComponentError("hf: names no model; write hf:ORG/NAME or hf:DIRECTORY")
-    transformers = need("transformers", f"the encoder hf:{rest}")
-    try:
-        config = transformers.AutoConfig.from_pretrained(rest, revision=revision, trust_remote_code=False)
-        settings = _processor_settings(rest, revision)
-        model, info = transformers.AutoModel.from_pretrained(
-            rest, revision=revision, output_loading_info=True, trust_remote_code=False
-        )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise hub_failure(rest, error) from None
-    prefix = ""
-    if hasattr(config, "vision_config") and hasattr(model, "vision_model"):
-        model, config, prefix = model.vision_model, config.vision_config, "vision_model."
-    _without_random_weights(model, [key.removeprefix(prefix) for key in info["missing_keys"] if prefix in key], rest)
-    size = _square(settings.get("crop_size") or settings.get("size")) or _square(getattr(config, "image_size", None))
-    mean = tuple(settings.get("image_mean") or IMAGENET_MEAN)
-    std = tuple(settings.get("image_std") or IMAGENET_STD)
-    tower = Tower(
-        rest, model.float(), lambda pixels: _pool(model, pixels, rest), size or 224, mean, std, "pooler or mean"
-    )
-    notes = () if revision or "/" not in rest else ("the revision is not pinned: add ?revision=COMMIT",)
-    return TorchEncoder(f"hf:{rest}", (tower,), device=device, batch=batch, notes=notes)
-
-
-def _pool(model: Any, pixels: Any, name: str) -> Any:
-    try:
-        out = model(pixel_values=pixels)
-    except (TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ComponentError(f"hf:{name}: a {type(model).__name__} does not encode pictures ({reason[:150]})") from None
-    pooled = getattr(out, "pooler_output", None)
-    if pooled is not None:
-        return pooled.flatten(1)
-    hidden = getattr(out, "last_hidden_state", None)
-    if hidden is None:
-        raise ComponentError(f"hf:{name}: its output has neither pooler_output nor last_hidden_state")
-    return hidden.mean(dim=1) if hidden.ndim == 3 else hidden.flatten(2).mean(dim=2)
-
-
-def _without_random_weights(model: Any, missing: list[str], name: str) -> None:
-    """Leave out a pooler that the checkpoint has no weights for; anything else that is missing is an error."""
-    # Older transformers (4.40) put the name of the inner model before each key.
-    own = f"{model.base_model_prefix}."
-    if missing and all(key.removeprefix(own).startswith("pooler.") for key in missing):
-        model.pooler = None
-    elif missing:
-        raise random_weights(name, missing)
-
-
-def _processor_settings(name: str, revision: str | None) -> Mapping[str, Any]:
-    """The checkpoint's preprocessor_config.json, which not every checkpoint has."""
-    from transformers.image_processing_utils import BaseImageProcessor
-
-    try:
-        settings, _ = BaseImageProcessor.get_image_processor_dict(name, revision=revision)
-    except OSError:
-        return {}
-    return dict(settings)
-
-
-def _square(size: Any) -> int | None:
-    if isinstance(size, Mapping):
-        size = size.get("height") or size.get("shortest_edge")
-    if isinstance(size, list | tuple):
-        size = size[0]
-    return int(size) if size else None

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from besttake.errors import ComponentError, suggestion
 from besttake.options import Reader
-from besttake.types import F32, EnvSpec, Observation, Start, Step
+from besttake.types import F32, U8, Array, EnvSpec, Observation, Start, Step
 
 
 class Env(Protocol):
@@ -69,15 +68,6 @@ class Restorable(Protocol):
         ...
 
 
-@runtime_checkable
-class Placeable(Protocol):
-    """An env that can be set to a recorded simulator state, so that recorded actions can be replayed."""
-
-    def place(self, task: str, state: NDArray[np.float64]) -> None:
-        """Go to the simulator's ``state`` (n,) of ``task``; no step is taken."""
-        ...
-
-
 _VISIBLE, _DRAWS_ON = "CUDA_VISIBLE_DEVICES", "MUJOCO_EGL_DEVICE_ID"
 
 
@@ -111,11 +101,11 @@ def checked_step(step: Step) -> tuple[bool, bool]:
     return bool(step.success), bool(step.done)
 
 
-def said_success(who: str, value: Any) -> bool:
+def said_success(who: str, value: Any, what: str = "success") -> bool:
     """What a simulator of others says of success: a boolean, or the number 1 or 0; ComponentError for all else."""
     given = np.asarray(value)
     if given.size != 1 or given.dtype.kind not in "biuf" or given.item() not in (0, 1):
-        raise ComponentError(f"{who}: success is {value!r:.60}, which is neither true nor false")
+        raise ComponentError(f"{who}: {what} is {value!r:.60}, which is neither true nor false")
     return bool(given.item())
 
 
@@ -127,6 +117,14 @@ def checked_state(spec: EnvSpec, state: Any) -> F32:
     if not np.isfinite(given).all():
         raise ComponentError(f"a state is finite numbers, this one has {given[~np.isfinite(given)][0]}")
     return given.astype(np.float32, copy=False)
+
+
+def checked_picture(camera: str, picture: Any) -> U8:
+    """``picture`` as it is; ComponentError unless it is uint8 (H, W, 3)."""
+    given: Array = np.asarray(picture)
+    if given.dtype != np.uint8 or given.ndim != 3 or given.shape[2] != 3 or not given.size:
+        raise ComponentError(f"image {camera!r} must be uint8 (H, W, 3), not {given.dtype} {given.shape}")
+    return given
 
 
 def named_task(word: str, known: Sequence[str], uri: str) -> str:

@@ -53,7 +53,8 @@ def make(
     arguments = {key: value(text) for key, text in rest.items()}
     name = read.uri + (f"?{urlencode(sorted(arguments.items()), quote_via=quote)}" if arguments else "")
     inner = _build(env_id, arguments)
-    if not {"width", "height"} & {*arguments} and hasattr(inner.unwrapped, "mujoco_renderer"):
+    drawn_by = (inner.unwrapped, *vars(inner.unwrapped).values())  # itself, or as in mazes a robot that it holds
+    if not {"width", "height"} & {*arguments} and any(hasattr(one, "mujoco_renderer") for one in drawn_by):
         inner, arguments = _smaller(env_id, inner, arguments)
     try:
         horizon = facts.horizon or (inner.spec.max_episode_steps if inner.spec else None)
@@ -122,8 +123,11 @@ class GymEnv:
             raise ComponentError(f"{self.spec.name}: reset comes before step, and again after the env has ended")
         observed, _, terminated, truncated, info = self._inner.step(action)
         self._take_in(observed)
-        self._success = self._success or self._reached(info, bool(terminated))
-        self._over = bool(terminated) or bool(truncated)
+        ended, stopped = (
+            said_success(self.spec.name, value, what)
+            for what, value in (("terminated", terminated), ("truncated", truncated))
+        )
+        self._success, self._over = self._success or self._reached(info, ended), ended or stopped
         return Step(success=self._success, done=self._over)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
@@ -175,6 +179,9 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
                 return make()  # its constructor does not ask how to render
     except ModuleNotFoundError as error:
         raise ComponentError(f"gym:{env_id}: {error}; install the package that defines this env") from error
+    except (gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound) as error:
+        hint = "" if ":" in env_id else f"; name the module that registers it, gym:MODULE:{env_id}"
+        raise ComponentError(f"gym:{env_id}: {one_line(error)}{hint}") from error
     except (gymnasium.error.Error, TypeError, ValueError, AssertionError, KeyError) as error:
         raise ComponentError(f"gym:{env_id}: {one_line(error)}") from error
 

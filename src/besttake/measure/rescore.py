@@ -81,7 +81,7 @@ class ScorerRow:
 
     ``success`` is that of the picked take, ``capture`` is gain over headroom; the table above explains the others.
     ``own``: the run's verdict picks by it. ``leak``: it depends on the length of a take, which gives the outcome away
-    if episodes stop at success. ``unscored``: how many takes it gave no number. ``seconds``: per take, where known.
+    if episodes stop at success. ``unscored``: how many takes it gave no number.
     """
 
     scorer: str
@@ -95,7 +95,6 @@ class ScorerRow:
     over_own: Estimate
     leak: bool
     unscored: int
-    seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -135,10 +134,7 @@ def compare_scorers(
     if not known:
         return None
     own = picks.gains(known[cell.scorer]) if cell.scorer in known else None
-    listed = [
-        picks.row(scorer, values, own, is_own=scorer == cell.scorer, seconds=scores.seconds.get(scorer))
-        for scorer, values in known.items()
-    ]
+    listed = [picks.row(scorer, values, own, is_own=scorer == cell.scorer) for scorer, values in known.items()]
     return ScorerComparison(
         cell.policy, cell.env, cell.group, window, picks.n, data.played,
         picks.estimate("headroom", headroom.start_headroom(base.outcomes, picks.n)),
@@ -177,7 +173,7 @@ class _Picks:
         """The gain (S,) of picking by ``scores`` (S, N)."""
         return select.select(self.outcomes, scores, self.n).gains
 
-    def row(self, scorer: str, scores: F64, own: F64 | None, *, is_own: bool, seconds: float | None) -> ScorerRow:
+    def row(self, scorer: str, scores: F64, own: F64 | None, *, is_own: bool) -> ScorerRow:
         """What ``scorer`` gives, whose scores are (S, N); ``own``: the gain (S,) of the run's own scorer."""
         name, chosen = ScoreName(scorer, self.data.windows[0]), select.select(self.outcomes, scores, self.n)
         harm = headroom.start_pass_at_k(self.outcomes, self.n) - chosen.successes
@@ -188,7 +184,7 @@ class _Picks:
             scorer, is_own, self._mean(chosen.successes, stats.unit_scale()), self.estimate("choice", chosen.gains),
             self._capture(chosen.gains), self._auc(scores), self._mean(harm, stats.unit_scale()),
             self._mean(chosen.gains - self.shortest, stats.pick_scale()), over_own, self.data.leaks(name),
-            select.pick(scores, self.outcomes).invalid, seconds,
+            select.pick(scores, self.outcomes).invalid,
         )  # fmt: skip
 
     def estimate(self, kind: Kind, values: F64) -> Estimate:

@@ -16,10 +16,10 @@ from besttake.sanitize import xml
 
 PRINT: dict[str, str] = {
     "paper": "#ffffff", "ink": "#1d1f23", "muted": "#6a6f78", "faint": "#e3e5e8", "accent": "#0b66b0",
-    "warn": "#b35c00", "s0": "#0072b2", "s1": "#d55e00", "s2": "#009e73", "s3": "#a05195", "s4": "#8c6d00",
-    "s5": "#3aa0d8",
+    "warn": "#b35c00", "s0": "#7a4cc2", "s1": "#d23f7e", "s2": "#807500", "s3": "#59636f", "s4": "#43296b",
+    "s5": "#94618a",
 }  # fmt: skip
-"""Colours for files. The series s0..s5 are after Okabe and Ito, darkened where needed for contrast on white."""
+"""Colours for files. Those of policies, s0 to s5, say nothing else: not recommended, success or failure."""
 
 PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
 """Colours for the page: CSS variables, so that a figure follows light and dark."""
@@ -211,15 +211,13 @@ class Frame:
         edges = [self.at(x, high) for x, _, high in ranges] + [self.at(x, low) for x, low, _ in reversed(ranges)]
         return Area(edges, color, opacity=opacity)
 
-    def grid(self, about: int = 5, scale: float = 100) -> list[Element]:
+    def grid(self) -> list[Element]:
         """Horizontal grid lines with numbers at the left."""
         shapes: list[Element] = []
-        for tick in ticks(self.y.low, self.y.high, about):
+        for tick in ticks(self.y.low, self.y.high):
             y = self.y(tick)
             shapes.append(Polyline([(self.x.start, y), (self.x.end, y)], color="faint"))
-            shapes.append(
-                Label(self.x.start - 7, y + 4, tick_text(tick, scale), color="muted", size=11.5, anchor="end")
-            )
+            shapes.append(Label(self.x.start - 7, y + 4, tick_text(tick), color="muted", size=11.5, anchor="end"))
         return shapes
 
 
@@ -240,22 +238,20 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def tick_text(value: float, scale: float = 100) -> str:
+def tick_text(value: float) -> str:
     """``-0.05`` -> "−5"."""
-    text = f"{abs(value) * scale:.10g}"
+    text = f"{100 * abs(value):.10g}"
     return f"{MINUS}{text}" if value < -1e-12 else text
 
 
-def horizontal(
-    axis: Axis, top: float, bottom: float, *, zero: bool = False, about: int = 5, scale: float = 100
-) -> list[Element]:
+def horizontal(axis: Axis, top: float, bottom: float, *, zero: bool = False, about: int = 5) -> list[Element]:
     """Vertical grid lines with numbers below; the line at 0 stands out where ``zero``."""
     shapes: list[Element] = []
     for tick in ticks(axis.low, axis.high, about):
         x = axis(tick)
         strong = zero and abs(tick) < 1e-12
         shapes.append(Polyline([(x, top), (x, bottom)], color="muted" if strong else "faint"))
-        shapes.append(Label(x, bottom + 16, tick_text(tick, scale), color="muted", size=11.5, anchor="middle"))
+        shapes.append(Label(x, bottom + 16, tick_text(tick), color="muted", size=11.5, anchor="middle"))
     return shapes
 
 

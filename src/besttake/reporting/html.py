@@ -1,11 +1,11 @@
-"""The report of a run, and the page of several runs together (`besttake compare -o`)."""
+"""The report of a run."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
@@ -13,38 +13,19 @@ from besttake.demos.reading import jpeg
 from besttake.files import write_text
 from besttake.reporting import figures, tables, words
 from besttake.reporting.candidates import KINDS
-from besttake.reporting.numbers import (
-    count,
-    duration,
-    estimate_percent,
-    estimate_points,
-    sentence,
-)
-from besttake.reporting.page import (
-    Page,
-    Section,
-    block,
-    bullets,
-    code,
-    key,
-    picture,
-    prose,
-    template,
-    title,
-)
-from besttake.reporting.table import Table, in_percent, with_interval
+from besttake.reporting.numbers import duration, estimate_percent, estimate_points, sentence
+from besttake.reporting.page import Page, Section, block, bullets, code, key, picture, prose, template, title
+from besttake.reporting.table import Table, with_interval
 from besttake.reporting.takes import PageTakes, page_takes
 from besttake.result import Cell, Result
 from besttake.takes.take import Film
-
-if TYPE_CHECKING:
-    from besttake.verbs.compare import CompareResult
 
 _PICTURES = (
     "How to read the pictures: each row is one option. Its name says how many takes it runs, how they are sampled and,"
     " after the comma, which score picks one of them. The dot shows how many points of success it gains over one take"
     " of the policy as it is, and the line shows the 95 % interval. A hollow dot: the gain is not shown, with all"
-    " options tested at once. Blue: what is recommended. The dashed line is the smallest gain worth acting on."
+    " options tested at once. Blue: what is recommended, or the best estimate so far. The dashed line is the smallest"
+    " gain worth acting on."
 )
 _LADDER = (
     "Success, in percent, with each way to keep one take per start; 95 % intervals over starts. A score is worth"
@@ -138,7 +119,7 @@ def _verdict(result: Result, takes: PageTakes, run: Path | None) -> Section:
         rate = Markup('<span class="rise">{}</span>').format(f"{rise} success") if rise != "-" else Markup("")
         named = key(i, cell.policy) if len(cells) > 1 else ""
         head = Markup('<h2 class="name">{} {}</h2>').format(named, rate)
-        command = words.act(result, run, cell)
+        command = words.act(result, run, cell) or words.settle(run, cell)
         act = Markup('<pre class="command">{}</pre>').format(command) if command else ""
         see = Markup(' · <a href="#takes" class="see" data-policy="{}">its takes</a>').format(cell.policy)
         links = Markup('<p class="small"><a href="#policy-{}">why</a>{}</p>').format(i, see if takes.heat else "")
@@ -229,7 +210,7 @@ def _relation(result: Result) -> Section:
 
 
 def _legend(names: Any) -> Markup:
-    items = Markup("").join(Markup("<li>{}</li>").format(key(i, name, shaped=True)) for i, name in enumerate(names))
+    items = Markup("").join(Markup("<li>{}</li>").format(key(i, name)) for i, name in enumerate(names))
     return Markup('<ul class="legend">{}</ul>').format(items)
 
 
@@ -313,37 +294,3 @@ def _library(about: dict[str, Any]) -> list[tuple[str, str]]:
         if value not in (None, "") and name != "fingerprint":
             lines.append((name.replace("_", " "), str(value)))
     return lines
-
-
-def make_compare_html(compared: CompareResult, out: str | Path) -> Path:
-    """Write the page of several runs together."""
-    result, changes = compared.result, compared.changes
-    policies, runs = list(dict.fromkeys(cell.policy for cell in result.policies)), result.plan["runs"]
-    amounts = [count(len(runs), "run"), count(len(policies), "policy", "policies"), count(len(result.cells), "cell")]
-    status = " · ".join([*amounts, count(result.cost.takes, "take")])
-    heading = f"What changed from {runs[0]} to {runs[1]}" if changes else "Gain against headroom"
-    sections = _changed(compared) if changes else []
-    if not changes or result.relation.r is not None:
-        lines = bullets([*words.relation(result.relation), *words.across(compared.across)])
-        parts = [block("side", picture(figures.relation(result)), block("", lines, _legend(policies)))]
-        over = "Gain against headroom, over both runs" if changes else ""
-        sections.append(Section("relation", over, parts, "Headroom"))
-        if result.relation.r is not None:
-            own = Section("within", "Within each policy", [tables.within_policies(result).section()])
-            sections.append(own)
-    notes = [prose(sentence(note), "note") for note in result.notes]
-    sections.append(Section("tables", "Every cell", [compared.table.section(name="cells"), *notes], "Cells"))
-    return Page(f"{len(runs)} runs compared", status, heading, sections).save(out)
-
-
-def _changed(compared: CompareResult) -> list[Section]:
-    """What changed from one run to the next, and what each policy needs in either."""
-    changes, (first, second) = compared.changes, compared.result.plan["runs"][:2]
-    parts = [bullets(words.changed(changes)), tables.changes(changes, first, second).section(name="changed")]
-    needs = [
-        (run, cell.policy, in_percent(tables.rates(cell)[0]), words.headline(cell))
-        for run, cell in zip(compared.policy_runs, compared.result.policies, strict=True)
-    ]
-    verdicts = Table("", ("run", "policy", "pass@1", "what it needs"), needs).section()
-    heading = "What each policy needs, before and after"
-    return [Section("changes", "", parts, "Changes"), Section("verdicts", heading, [verdicts], "Verdicts")]

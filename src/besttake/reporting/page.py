@@ -106,10 +106,9 @@ def picture(figure: Figure | None, caption: str | Markup = "", *below: Markup, s
     return Markup("<figure{}>{}{}{}</figure>").format(own, head, svg(figure), Markup("").join(below))
 
 
-def key(series: int, name: str, *, shaped: bool = False) -> Markup:
-    """A name with the colour of its series, and with ``shaped`` its marker."""
-    shape = f" {marker(series)}" if shaped else ""
-    return Markup('<span class="key s{}{}"></span>{}').format(series % SERIES, shape, name)
+def key(series: int, name: str) -> Markup:
+    """A name with the colour and the marker of its series."""
+    return Markup('<span class="key s{} {}"></span>{}').format(series % SERIES, marker(series), name)
 
 
 def svg(figure: Figure | None) -> Markup:

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 from besttake.arms import BASE
 from besttake.reporting.numbers import count, interval, number, spread
 from besttake.reporting.table import Column, Entry, Head, Table, in_percent, in_points, plain, right
-from besttake.reporting.words import (
-    headline,
-    in_short,
-    marks,
-    needs_text,
-    noise_of,
-    overview,
-    retrieval_name,
-)
+from besttake.reporting.words import headline, in_short, marks, needs_text, noise_of, overview, retrieval_name
 from besttake.reporting.words import tone as tone_of
 
 if TYPE_CHECKING:
@@ -262,19 +254,14 @@ def changes(compared: Sequence[Change], first: str, second: str) -> Table:
         (
             change_names(one), one.group, f"{one.arm} {one.number}", _whole_percent(one.before),
             _whole_percent(one.after), in_points(one.change),
-            Entry(one.shown or "open", "none" if one.same else one.shown or "none"), change_starts(one),
+            Entry(one.shown or "open", "none" if one.same else one.shown or "none"), one.starts,
         )
         for one in compared
     ]  # fmt: skip
-    head: Head = ["policy", "tasks", "of", *right(first, second, "change"), "shown", Column("starts", extra=True)]
+    head: Head = ["policy", "tasks", "of", *right(first, second, "change"), "shown", *right("starts", extra=True)]
     return Table("", head, rows)
 
 
 def change_names(change: Change) -> str:
     """The policy, or both of them where they differ."""
     return " → ".join(dict.fromkeys(change.policies))
-
-
-def change_starts(change: Change) -> str:
-    """``40 shared``: over which starts a change is."""
-    return f"{change.starts} shared" if change.paired else f"{change.starts}, not shared"

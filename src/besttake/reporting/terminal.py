@@ -5,10 +5,10 @@ A row of a table stands on one line if it can.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from rich.text import Text
 from besttake.errors import listed
 from besttake.reporting import tables, words
 from besttake.reporting.drawing import shorten
-from besttake.reporting.numbers import count, estimate_points, number, sentence
+from besttake.reporting.numbers import count, estimate_points, sentence
 from besttake.reporting.table import Column, Entry, Head, Table, right, worded
 from besttake.result import Result
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from besttake.verbs.plan import PlanResult, Plans
     from besttake.verbs.probe import ProbeResult
     from besttake.verbs.rank import RankResult
-    from besttake.verbs.replay import ReplayResult
     from besttake.verbs.reproduce import Protocol, ReproduceResult
     from besttake.verbs.runs import RunList, Summary
     from besttake.verbs.score import ScoreResult
@@ -93,7 +92,12 @@ def _grid(table: Table, width: int) -> RenderableType:
     grid = Grid(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0), show_header=head)
     for i in shown:
         # Folded, so that nothing is cut off.
-        grid.add_column(Text(columns[i].name), justify="right" if columns[i].right else "left", overflow="fold")
+        grid.add_column(
+            Text(columns[i].name),
+            justify="right" if columns[i].right else "left",
+            overflow="fold",
+            no_wrap=columns[i].right,
+        )
     for row in rows:
         grid.add_row(*(Text(row[i].text, style=_STYLES[row[i].mark]) for i in shown))
     return grid
@@ -110,8 +114,9 @@ def diagnosis(result: Result, run: Path | None = None, *, verbose: bool = False)
     if result.policies:
         parts.append(tables.summary(result, result.policies))
     parts += [Sentence(line) for line in words.remarks(result)]
-    command = next((line for line in map(partial(words.act, result, run), result.policies) if line), "")
-    parts += [Sentence(command, name="Act on it", exact=True)] if command else []
+    for name, of in (("Act on it", partial(words.act, result, run)), ("Settle it", partial(words.settle, run))):
+        commands = filter(None, map(of, result.policies))
+        parts += [Sentence(command, name=name, exact=True) for command in islice(commands, 1)]
     if run is not None:
         more = "" if verbose else "   (-v prints the tables)"
         parts.append(Sentence(f"{run / 'report.html'}{more}", name="Why, and every task", exact=True))
@@ -164,7 +169,7 @@ def comparison(result: CompareResult) -> list[Part]:
     if changes:
         same = all(change.same for change in changes)
         parts += [] if same else [tables.changes(changes, "first", "second")]
-        parts += [Sentence(words.changed(changes)[0]), _BLANK]
+        parts += [Sentence(words.changed(changes)), _BLANK]
     # Of two runs one wants to know what changed; too few cells for a relation are not worth a line there.
     related = not changes or relation.r is not None
     if related:
@@ -240,37 +245,25 @@ def built(directory: object, summary: Mapping[str, Any]) -> list[Part]:
     return [Sentence(f"{directory}: {held}"), *notes(summary["notes"]), *left_out]
 
 
-def replayed(result: ReplayResult) -> list[Part]:
-    """How many demonstrations succeeded again, and what became of the others."""
-    again = f"{result.succeeded} of {len(result.replayed)} demonstrations replay to success in {result.env}"
-    problems = Counter(demo.problem for demo in result.demos if demo.problem).most_common(5)
-    lines = [f"{n} were not replayed: {problem}" for problem, n in problems]
-    failed = [demo for demo in result.replayed if demo.success_step is None][:20]
-    lines += [f"{demo.id} does not succeed again within its {demo.steps} steps" for demo in failed]
-    return [Sentence(again), *(Sentence(line, "warn") for line in lines)]
-
-
 def plans(results: Plans) -> list[Part]:
     """How many starts and takes each policy needs, and for what."""
-    parts: list[Part] = []
+    bases = dict.fromkeys(f"From {one.basis}, with {one.plan.seeds} seeds per start:" for one in results)
+    parts: list[Part] = [*(Sentence(line, "none") for line in bases), results.table]
     for one in results:
-        parts.append(Sentence(f"From {one.basis}, with {one.plan.seeds} seeds per start:", "none", one.name))
-    parts.append(results.table)
-    return [*parts, *(Sentence(line, exact=line.startswith("besttake ")) for one in results for line in _advice(one))]
+        parts += [Sentence(_advice(one), name=one.name), Sentence(f"besttake diagnose {one.flags}", exact=True)]
+    return parts
 
 
-def _advice(result: PlanResult) -> list[str]:
+def _advice(result: PlanResult) -> str:
+    """What is open, and what more seeds or starts are worth."""
     plan, lines = result.plan, []
     if result.cautious is not None:
         lines.append(f"If all starts were equally hard: {count(result.cautious.half_width_takes, 'take')}.")
     lines += [f"{words.QUESTIONS[name]} {words.further(starts)}." for name, starts in result.further.items()]
-    if plan.starts is not None and plan.smallest_effect is not None:
-        effect = number(plan.smallest_effect, 1, scale=100)
-        lines.append(f"A budget of {count(plan.starts, 'start')} shows a gain of {effect} points in 4 of 5 runs.")
-    if result.available is not None and result.available < (plan.starts or plan.half_width_starts):
+    if result.available is not None and result.available < plan.half_width_starts:
         lines.append(f"There are {count(result.available, 'start')} in all: add tasks, or let the env offer more.")
-    shared = f"with {count(result.tasks, 'task')}" if result.tasks > 1 else "with one task (more share the starts)"
-    return [*lines, f"{words.advice(plan)}.", f"besttake diagnose {result.flags}  ({shared})"]
+    shared = f"{count(result.tasks, 'task')}" if result.tasks > 1 else "one task (more share the starts)"
+    return " ".join([*lines, f"{words.advice(plan)}.", f"With {shared}:"])
 
 
 def ranking(result: RankResult) -> list[Part]:

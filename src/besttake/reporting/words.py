@@ -124,7 +124,7 @@ def remarks(result: Result) -> list[str]:
         elif cell.verdict.answer == "open":
             waiting = (further(one.further) for one in cell.verdict.answers.values() if one.answer == "open")
             missing = "a score" if cell.verdict.takes.reason == "no-score" else "more starts"
-            said.append(f"not decided yet; {next(filter(None, waiting), f'{missing} may settle it')}")
+            said.append(next(filter(None, waiting), f"{missing} may settle it"))
         elif cheaper := cell.verdict.row(cell.verdict.cheaper):
             said.append(f"{in_short(cheaper, noise_of(result, cell.policy))} may do as well: cannot tell yet")
         lines += [f"{cell.policy}: {text}" for text in said if text]
@@ -143,6 +143,12 @@ def act(result: Result, run: Path | None, cell: Cell) -> str:
     named = (*result.plan.get("policy", ()), *result.plan["env"], result.plan.get("demos") or "")
     own = any(uri.startswith("python:") or re.match(r"gym:[^?/]*:", uri) for uri in named)
     return f"besttake act {place}{policy}" + (f" --trust {place}" if own else "")
+
+
+def settle(run: Path | None, cell: Cell) -> str:
+    """The command that says how many starts an undecided policy still needs, and how to add them; else empty."""
+    is_open = cell.verdict is not None and cell.verdict.answer == "open" and cell.seeds > 1
+    return f"besttake plan --pilot {shlex.quote(str(run))}" if is_open and run is not None else ""
 
 
 def price(option: Option) -> str:
@@ -193,7 +199,7 @@ def marks(verdict: Verdict) -> dict[str, str]:
     """What a table says of an option, by its name."""
     return {
         **({verdict.cheaper: "cheaper, cannot tell yet"} if verdict.cheaper is not None else {}),
-        verdict.option: "recommended",
+        verdict.option: "best estimate so far" if verdict.answer == "open" else "recommended",
     }
 
 
@@ -489,27 +495,19 @@ def overview(result: Result) -> str:
     return " · ".join([*parts, count(result.cost.errors, "error")] if result.cost.errors else parts)
 
 
-def changed(changes: Sequence[Change]) -> list[str]:
+def changed(changes: Sequence[Change]) -> str:
     """How many numbers changed for sure from one run to the next, and how to read that."""
     known = [one for one in changes if one.change.value is not None]
     if not known:
-        return ["Nothing that both runs measured can be compared."]
+        return "Nothing that both runs measured can be compared."
     if all(one.same for one in known):
-        return ["Both runs hold the same takes, so nothing changed."]
+        return "Both runs hold the same takes, so nothing changed."
     better, worse = (sum(one.shown == way for one in known) for way in ("better", "worse"))
-    rest, paired = len(known) - better - worse, sum(one.paired for one in known)
-    how = "start by start"
-    if not paired:
-        how = "as independent rates, because the runs share no starts"
-    elif paired < len(known):
-        how = f"start by start where the runs share starts ({paired} of {len(known)}), else as independent rates"
-    numbers = count(len(known), "number")
-    return [
-        f"Of {numbers}, {better} got better, {worse} got worse; {rest} {'is' if rest == 1 else 'are'} not shown to \
-differ.",
-        f"They are compared {how}. Each interval is a 95 % one by itself: of 20 numbers that did not change, about one \
-looks changed.",
-    ]
+    rest, numbers = len(known) - better - worse, count(len(known), "number")
+    return (
+        f"Of {numbers}, {better} got better, {worse} got worse; {rest} {'is' if rest == 1 else 'are'} not shown to"
+        " differ. Each interval is a 95 % one by itself: of 20 numbers that did not change, about one looks changed."
+    )
 
 
 def advice(plan: SampleSize) -> str:

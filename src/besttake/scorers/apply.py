@@ -51,11 +51,6 @@ def needs_demos(scorer: Scorer) -> bool:
     return bool({"library", *_COMPARED} & set(scorer.spec.reads))
 
 
-def compares_frames(scorer: Scorer) -> bool:
-    """Whether a scorer reads the comparison of frames with demonstrations."""
-    return bool(set(_COMPARED) & set(scorer.spec.reads))
-
-
 def sees_embeddings(scorers: Iterable[Scorer]) -> bool:
     """Whether frames have to be embedded for any of the scorers."""
     return bool(reads_of(scorers) & {"embeddings", *_COMPARED})

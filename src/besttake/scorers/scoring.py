@@ -9,10 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -30,7 +27,6 @@ from besttake.scorers.apply import (
     ScoredFootage,
     apply_scorers,
     ask_scorer,
-    compares_frames,
     cut,
     embed,
     needs_demos,
@@ -64,7 +60,7 @@ def make_scorers(uris: Iterable[str]) -> dict[str, Scorer]:
         if other != uri:
             raise ComponentError(
                 f"the scorers {other} and {uri} are both named {scorer.spec.name!r}, and scores are kept by name: give"
-                " one another name (?name=… for those of BestTake, in its spec for your own)"
+                " one another name (?name=… for those of a plug-in, in its spec for your own)"
             )
     return scorers
 
@@ -154,7 +150,7 @@ def _still_true(store: Store, sources: Mapping[TakeKey, str]) -> Scores:
     if kept is None:
         return Scores({})
     table = {key: one for key, one in kept.items() if sources.get(key) == one.source}
-    true = Scores(table, kept.scorers, length=kept.length, seconds=kept.seconds)
+    true = Scores(table, kept.scorers, length=kept.length)
     if len(true) < len(kept):
         true.save(store)  # no one shall read the others again
     return true
@@ -167,12 +163,14 @@ def _is_short(scorer: Scorer) -> bool:
 
 def _numberless(scores: Scores, scorers: Iterable[str]) -> dict[str, str]:
     """The scorers that scored no take at all, with the reason for the report."""
-    empty = {}
-    for name in scorers:
-        values = (value for one in scores.values() for score, value in one.scores.items() if score.scorer == name)
-        if not any(map(math.isfinite, values)):
-            empty[name] = f"scorer {name}: it gave none of {len(scores)} takes a number"
-    return empty
+    empty = [name for name in scorers if unscored(scores, name) == len(scores)]
+    return {name: f"scorer {name}: it gave none of {len(scores)} takes a number" for name in empty}
+
+
+def unscored(scores: Scores, scorer: str) -> int:
+    """How many takes have no number by ``scorer``, as where an embedding was not finite."""
+    values = [[value for score, value in one.scores.items() if score.scorer == scorer] for one in scores.values()]
+    return sum(not any(map(math.isfinite, own)) for own in values)
 
 
 @dataclass(frozen=True)
@@ -234,7 +232,6 @@ class _Panel:
         self._store, self._sources, self._scorers = store, sources, scorers
         self._length = {scorer.spec.name for scorer in scorers if scorer.spec.length}
         self._watched = {*self._length, *(scorer.spec.name for scorer in scorers if _is_short(scorer))}
-        self._seconds: dict[str, float] = defaultdict(float)
 
     def score(self, starts: Sequence[_Start], done: Callable[[int], None]) -> Scores:
         """The scores of all takes of ``starts``, without those of scorers that failed."""
@@ -247,7 +244,7 @@ class _Panel:
         names = {scorer.spec.name: self._sources.fingerprint(scorer) for scorer in left}
         return Scores(
             {key: one.only(names) for key, one in table.items()} if names else {}, names,
-            length=self._length & names.keys(), seconds={name: self._seconds[name] / len(table) for name in names},
+            length=self._length & names.keys(),
         )  # fmt: skip
 
     def _score_batch(self, batch: Sequence[_Start]) -> dict[TakeKey, TakeScore]:
@@ -257,9 +254,8 @@ class _Panel:
         takes, embeds = [take for start in starts for take in start], sees_embeddings(scorers)
         frames = {take.key: take.frames() for take in takes} if embeds or "frames" in reads_of(scorers) else {}
         embedded = {}
-        with self._timed([scorer.spec.name for scorer in scorers if sees_embeddings([scorer])]):
-            if embeds and self._sources.encoder is not None:
-                embedded = dict(zip(frames, embed(self._sources.encoder, list(frames.values())), strict=True))
+        if embeds and self._sources.encoder is not None:
+            embedded = dict(zip(frames, embed(self._sources.encoder, list(frames.values())), strict=True))
         tasks: dict[str, list[tuple[list[Take], str]]] = {}
         for start, of in zip(starts, batch, strict=True):
             tasks.setdefault(start[0].key.task, []).append((start, of.source))
@@ -278,12 +274,7 @@ class _Panel:
                 ]
                 for start, _ in own
             ]  # fmt: skip
-            asking = sum(self._seconds.values())
-            began = time.perf_counter()
             judged = apply_scorers(scorers, footage, view, self._ask)
-            comparing = time.perf_counter() - began - (sum(self._seconds.values()) - asking)
-            for scorer in filter(compares_frames, scorers):
-                self._seconds[scorer.spec.name] += comparing
             for (start, source), each in zip(own, judged, strict=True):
                 table |= {take.key: _take_score(take, one, source) for take, one in zip(start, each, strict=True)}
         return {take.key: table[take.key] for take in takes}
@@ -294,23 +285,14 @@ class _Panel:
         if name in self.lost:
             return None
         try:
-            with self._timed([name]):
-                _check_camera(scorer, starts)
-                scores = ask_scorer(scorer, starts, view)
+            _check_camera(scorer, starts)
+            scores = ask_scorer(scorer, starts, view)
             self._watch_length(scorer, starts, scores, view)
         except BestTakeError as error:
             reason = one_line(error)
             self.lost[name] = reason if name in reason else f"scorer {name}: {reason}"
             return None
         return scores
-
-    @contextmanager
-    def _timed(self, names: Iterable[str]) -> Iterator[None]:
-        """Count the time within for each of the scorers ``names``."""
-        began = time.perf_counter()
-        yield
-        for name in names:
-            self._seconds[name] += time.perf_counter() - began
 
     def _watch_length(
         self, scorer: Scorer, starts: Sequence[Sequence[Footage]], scores: Sequence[Score], view: View | None

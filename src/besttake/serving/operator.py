@@ -63,11 +63,6 @@ class _OperatorVisit(Visit):
 
     server: OperatorServer
 
-    def do_HEAD(self) -> None:
-        """Say which results there are."""
-        if (results := self._results()) is not None:
-            self.answer(HTTPStatus.OK, b"", ETag=results.stamp())
-
     def do_GET(self) -> None:
         """Answer with the page, with what it shows now, or with the results."""
         path = urlsplit(self.path).path
@@ -80,8 +75,7 @@ class _OperatorVisit(Visit):
             shown |= {name: _picture(shown[name]) for name in ("now", "first")}
             self.answer(HTTPStatus.OK, json.dumps(shown).encode(), Content_Type="application/json")
         elif path not in ("/", "/now") and (results := self._results()) is not None:
-            stamp, text = results.current()
-            self.answer(HTTPStatus.OK, text.encode(errors="replace"), ETag=stamp)
+            self.answer(HTTPStatus.OK, results.current()[1].encode(errors="replace"))
 
     def do_POST(self) -> None:
         """Carry out what the operator says, and answer with one line."""

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from besttake.envs.base import checked_picture
 from besttake.errors import ComponentError, one_line
 from besttake.policies.augmented import Augmented, EpisodeHistory, InSession
 from besttake.policies.base import Policy
@@ -137,7 +138,7 @@ class Served:
             raise ComponentError(
                 f"{self.spec.name} needs {self.wants()}; the client left out {', '.join(missing)}{hint}"
             )
-        pictures = {camera: _picture(images[key], key) for camera, key in self.cameras.items()}
+        pictures = {camera: checked_picture(key, images[key]) for camera, key in self.cameras.items()}
         return Observation(pictures, self.state(state), str(instruction or ""))
 
     def wants(self) -> str:
@@ -215,13 +216,6 @@ class ServedEpisode:
             raise
         self._draw = self._draw.at(self._draw.chunk + 1)
         return self.sampled
-
-
-def _picture(value: Any, key: str) -> U8:
-    image: Array = np.asarray(value)
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-        raise ComponentError(f"image {key!r} must be uint8 (H, W, 3), not {image.dtype} {image.shape}")
-    return image
 
 
 @dataclass(eq=False)

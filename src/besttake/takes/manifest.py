@@ -80,8 +80,10 @@ class Manifest(BaseModel):
     def continued_by(self, new: Manifest, directory: Path, *, begun: bool) -> Manifest:
         """``new``, with what it does not know of the identity; RunError when the run holds another plan.
 
-        ``begun`` says that takes were made with this one.
+        ``begun`` says that takes were made with this one; before the first, any plan will do.
         """
+        if not begun:
+            return new.model_copy(update={"run": self.run})
         for name in sorted(set(self.identity) & set(new.identity)):
             check_same(directory, name, self.identity[name], new.identity[name])
         planned = new.extent.model_dump()
@@ -90,7 +92,7 @@ class Manifest(BaseModel):
             if gone:
                 raise _another_plan(directory, f"its {name} include {_short(gone[0])}, yours do not")
         grows = (self.extent.starts, self.extent.seeds) != (new.extent.starts, new.extent.seeds)
-        outgrown = [*self.outgrown, *([self.extent] if begun and grows else [])]
+        outgrown = [*self.outgrown, *([self.extent] if grows else [])]
         kept = {"run": self.run, "identity": {**self.identity, **new.identity}, "outgrown": outgrown}
         return new.model_copy(update=kept)
 

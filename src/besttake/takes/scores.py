@@ -71,7 +71,6 @@ class Scores(Mapping[TakeKey, TakeScore]):
     Attributes:
         scorers: The fingerprint of each scorer, by its name.
         length: Scorers that depend on what follows a window, which can give the outcome away.
-        seconds: Seconds per take that each scorer took.
         lost: Why scorers that were asked gave no scores; this is not kept.
         new: How many frames were scored now, and not read; this is not kept.
     """
@@ -82,12 +81,10 @@ class Scores(Mapping[TakeKey, TakeScore]):
         scorers: Mapping[str, str] | None = None,
         *,
         length: Iterable[str] = (),
-        seconds: Mapping[str, float] | None = None,
     ) -> None:
         self._takes = table
         self.scorers = dict(scorers or {})
         self.length = frozenset(length)
-        self.seconds = dict(seconds or {})
         self.lost: dict[str, str] = {}
         self.new = 0
 
@@ -125,8 +122,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
             compared = old if (old.nearest >= 0).any() else new
             table[key] = replace(compared, scores={**old.scores, **new.scores}, source=new.source)
         table = {key: table[key] for key in sorted(table)}
-        scorers, seconds = {**self.scorers, **other.scorers}, {**self.seconds, **other.seconds}
-        return Scores(table, scorers, length=self.length | other.length, seconds=seconds)
+        return Scores(table, {**self.scorers, **other.scorers}, length=self.length | other.length)
 
     def only(self, scorers: Iterable[str]) -> Scores:
         """The scores of these scorers alone, in this order."""
@@ -135,8 +131,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
             return self
         table = {key: one.only(names) for key, one in self.items()}
         own = {name: self.scorers[name] for name in names if name in self.scorers}  # none where no take was scored
-        seconds = {name: self.seconds[name] for name in names if name in self.seconds}
-        return Scores(table, own, length=self.length & {*names}, seconds=seconds)
+        return Scores(table, own, length=self.length & {*names})
 
     @classmethod
     def open(cls, run: str | Path) -> Self | None:
@@ -166,7 +161,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
         for i, (key, source) in enumerate(zip(head["keys"], head["sources"], strict=True)):
             values = dict(zip(names, arrays["scores"][i].tolist(), strict=True))
             table[TakeKey(*key)] = TakeScore(steps[i], best[i], nearest[i], values, source)
-        return cls(table, head["scorers"], length=head["length"], seconds=head["seconds"])
+        return cls(table, head["scorers"], length=head["length"])
 
     @staticmethod
     def remove(store: Store) -> None:
@@ -197,7 +192,6 @@ class Scores(Mapping[TakeKey, TakeScore]):
             "names": [str(name) for name in self.names],
             "scorers": self.scorers,
             "length": sorted(self.length),
-            "seconds": self.seconds,
         }
         head["sha256"] = _checksum(head, arrays)
         store.write_bytes(_FILE, bytes(save(arrays, {"head": json.dumps(head)})))

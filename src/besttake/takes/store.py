@@ -86,7 +86,9 @@ class Store:
             with explained(directory):
                 rows, mended = _table_to_write(directory, old.run)
             try:
-                manifest = old.continued_by(manifest, directory, begun=bool(rows.rows))
+                manifest = old.continued_by(
+                    manifest, directory, begun=any(row.status == "done" for row in rows.rows.values())
+                )
                 with explained(directory):
                     for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
                         if not leftover.is_dir():

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
-from besttake.envs.base import Env, Restorable, checked_state, checked_step
+from besttake.envs.base import Env, Restorable, checked_picture, checked_state, checked_step
 from besttake.errors import failure, one_line
 from besttake.takes.jobs import Act, Actor, Answer, Begin, End, Failed, Job, Need, Order, Sampler, next_blocks
 from besttake.takes.take import Film, Take
@@ -95,7 +95,8 @@ class Worker:
             for other in [key for key in self._envs if key[0] == slot]:
                 self._envs.pop(other).close()
             with redirect_stderr(io.StringIO()):  # what its package says at import, the parent has shown once
-                self._envs[name] = registry.env(job.key.env)
+                # The parent has opened the same env, and one of the hub only because it was allowed to.
+                self._envs[name] = registry.env(job.key.env, trust_remote_code=job.key.env.startswith("hub:"))
         return self._envs[name]
 
     def _reset(self, env: Env, job: Job) -> None:
@@ -176,8 +177,9 @@ class _Playing:
         scored = self.step % job.stride == 0
         wanted = dict.fromkeys((*(job.cameras if replan else ()), *((job.score_camera,) if scored else ())))
         seen = self.env.observe(tuple(wanted))
+        pictures = {camera: checked_picture(camera, seen.images.get(camera)) for camera in wanted}
         if scored:
-            self.frames.append(seen.images[job.score_camera])
+            self.frames.append(pictures[job.score_camera])
             self.frame_steps.append(self.step)
         self.states.append(checked_state(self.env.spec, seen.state))
         self.calls += replan

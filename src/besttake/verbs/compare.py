@@ -44,20 +44,17 @@ class CompareResult(Tabular):
         runs: For each cell of ``result``, the name of the run that it comes from.
         across: Other numbers that the paper reports over all cells, such as the range of capture.
         changes: For exactly two runs, what changed from the first to the second; otherwise empty.
-        policy_runs: For each policy of ``result``, the name of the run that it comes from.
     """
 
     result: Result
     runs: tuple[str, ...]
     across: relation.Across
     changes: tuple[Change, ...] = ()
-    policy_runs: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Return JSON text in the schema of ``result.json``, with the other attributes added."""
         document = {**json.loads(self.result.to_json()), "runs": self.runs, "across": asdict(self.across)}
         document["changes"] = [asdict(change) for change in self.changes]
-        document["policy_runs"] = self.policy_runs
         document.pop("sha256", None)  # of a result without these
         return json.dumps(document, indent=1, allow_nan=False)
 
@@ -121,9 +118,8 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
             cost=_cost([result.cost for result in used.values()]), notes=[*notes, *overlaps],
         )  # fmt: skip
         across = relation.across(gains, [o for _, o, _ in points], [s for _, _, s in points], window)
-    owners = tuple(directory.name for directory, result in used.items() for _ in result.policies)
     changed = changes_between(list(loaded), merged.notes)
-    return CompareResult(merged, tuple(part.run.name for part in kept), across, changed, owners)
+    return CompareResult(merged, tuple(part.run.name for part in kept), across, changed)
 
 
 def changes_between(runs: Sequence[Path], notes: list[str]) -> tuple[Change, ...]:
@@ -137,7 +133,13 @@ def changes_between(runs: Sequence[Path], notes: list[str]) -> tuple[Change, ...
         return ()
     pairs, remarks = _pairs(old.result, new.result)
     notes += remarks
-    return tuple(change for a, b in pairs for change in _of_cell(old, a, new, b))
+    changes: list[Change] = []
+    for a, b in pairs:
+        if shared := _shared(old, a, new, b):
+            changes += _of_cell(old, a, new, b, shared)
+        else:
+            notes.append(f"the runs share no start of {a.policy} on {a.group} in the same env, so no change is known")
+    return tuple(changes)
 
 
 _Point = tuple[relation.CellGains, F64, F64]
@@ -230,8 +232,7 @@ def _cost(costs: Sequence[Cost]) -> Cost:
 class Change:
     """One number of a cell in both runs, and its change; ``number`` is ``pass@1`` or ``pass@N`` of an arm.
 
-    ``paired``: ``before``, ``after`` and ``change`` are over the ``starts`` that both runs have. Else each is over its
-    own starts, and ``starts`` counts those of the smaller run. ``same``: both runs hold the very same takes.
+    All is over the ``starts`` that both runs have in the same env. ``same``: both runs hold the very same takes.
     """
 
     policies: tuple[str, str]
@@ -242,7 +243,6 @@ class Change:
     after: Estimate
     change: Estimate
     starts: int
-    paired: bool
     same: bool = False
 
     @property
@@ -286,58 +286,38 @@ class _Side:
 
 
 def _pairs(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]]:
-    """Cells of the same policy, env and tasks; a run of one policy is compared with one of another.
-
-    Tasks whose env is named otherwise in the other run are compared where no other cell has them, and a note says so.
-    """
+    """Cells of the same policy, env and tasks; a run of one policy is compared with one of another."""
     single = len(old.policies) == len(new.policies) == 1
 
-    def name(cell: Cell) -> tuple[str, str]:
-        return ("" if single else cell.policy, cell.group)
+    def name(cell: Cell) -> tuple[str, str, str]:
+        return ("" if single else cell.policy, cell.env, cell.group)
 
-    known = {(*name(cell), cell.env): cell for cell in new.cells}
-    pairs = [(cell, known.pop((*name(cell), cell.env))) for cell in old.cells if (*name(cell), cell.env) in known]
-    alone = [cell for cell in old.cells if not any(cell is one for one, _ in pairs)]
-    notes = []
-    for cell in [c for c in alone if sum(name(c) == name(one) for one in alone) == 1]:
-        others = [key for key in known if key[:2] == name(cell)]
-        if len(others) == 1:
-            pairs.append((cell, known.pop(others[0])))
-            alone.remove(cell)
-            notes.append(f"{cell.group} is in {cell.env} in the first run and in {others[0][2]} in the second")
-    notes += [f"only the first run has {cell.policy} on {cell.group} in {cell.env}" for cell in alone]
-    return pairs, notes + [f"only the second run has {c.policy} on {c.group} in {c.env}" for c in known.values()]
+    first, second = ({name(cell): cell for cell in result.cells} for result in (old, new))
+    notes = [
+        f"only the {which} run has {cell.policy} on {cell.group} in {cell.env}"
+        for which, own, other in (("first", first, second), ("second", second, first))
+        for key, cell in own.items()
+        if key not in other
+    ]
+    return [(cell, second[key]) for key, cell in first.items() if key in second], notes
 
 
-def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell) -> Iterator[Change]:
-    mine, theirs = units_of(a, old.rows), units_of(b, new.rows)
-    same = {env for env in old.envs if old.envs[env] == new.envs.get(env)}
-    both = {*mine} & {*theirs}
-    shared = [unit for unit in mine if unit in both and unit[0] in same]
+def _shared(old: _Side, a: Cell, new: _Side, b: Cell) -> list[Unit]:
+    """The starts of a cell that both runs have, in the same env."""
+    theirs, same = {*units_of(b, new.rows)}, {env for env in old.envs if old.envs[env] == new.envs.get(env)}
+    return [unit for unit in units_of(a, old.rows) if unit in theirs and unit[0] in same]
+
+
+def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell, shared: Sequence[Unit]) -> Iterator[Change]:
     arms = [arm for arm in (a.arms.arms if a.arms else (BASE,)) if b.arms is None or arm in b.arms.arms]
     n = min(a.headroom.n if a.headroom else 1, b.headroom.n if b.headroom else 1)
     for arm in arms:
         for k, number in [(1, "pass@1")] + ([(n, f"pass@{n}")] if n > 1 and arm == BASE else []):
-            first = start_pass_at_k(old.outcomes(a, arm, shared or mine), k)
-            second = start_pass_at_k(new.outcomes(b, arm, shared or theirs), k)
-            if shared:
-                known = ~(np.isnan(first) | np.isnan(second))
-                first, second = first[known], second[known]
-            before, after = mean_interval(first, unit_scale()), mean_interval(second, unit_scale())
-            scale = difference_scale(min(a.seeds, b.seeds))
-            change = mean_interval(second - first, scale) if shared else independent(before, after)
-            alike = bool(shared) and old.checksums(a, arm, shared) == new.checksums(b, arm, shared)
+            first = start_pass_at_k(old.outcomes(a, arm, shared), k)
+            second = start_pass_at_k(new.outcomes(b, arm, shared), k)
+            known = ~(np.isnan(first) | np.isnan(second))
+            before, after = (mean_interval(values[known], unit_scale()) for values in (first, second))
+            change = mean_interval((second - first)[known], difference_scale(min(a.seeds, b.seeds)))
+            alike = old.checksums(a, arm, shared) == new.checksums(b, arm, shared)
             change = Estimate(0.0, 0.0, 0.0, change.n) if alike else change
-            starts = min(before.n, after.n)
-            yield Change((a.policy, b.policy), a.group, arm, number, before, after, change, starts, bool(shared), alike)
-
-
-def independent(before: Estimate, after: Estimate) -> Estimate:
-    """The difference of two independent rates: its interval is made of theirs (MOVER, Newcombe 1998)."""
-    ends = before.value, before.low, before.high, after.value, after.low, after.high
-    if any(end is None for end in ends):
-        return Estimate(reason="one of the runs has no such takes")
-    a, a_low, a_high, b, b_low, b_high = (float(end or 0.0) for end in ends)
-    low = b - a - float(np.hypot(b - b_low, a_high - a))
-    high = b - a + float(np.hypot(b_high - b, a - a_low))
-    return Estimate(b - a, max(-1.0, low), min(1.0, high), n=min(before.n, after.n))
+            yield Change((a.policy, b.policy), a.group, arm, number, before, after, change, before.n, alike)

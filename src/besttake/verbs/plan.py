@@ -1,4 +1,4 @@
-"""Before running: how many starts and seeds settle the question, or what a budget can show (`besttake plan`)."""
+"""Before running: how many starts and seeds settle the question (`besttake plan`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class PlanResult:
         cautious: The same with the largest spread that pass@1 allows; None if a pilot measured the spread.
         content_starts: Starts for an interval of +/- ``worth`` on the content gain (retrieve minus cooled).
         tasks: Number of tasks that share the starts.
-        flags: Flags of ``besttake diagnose`` that run this plan: the pilot's, with other numbers.
+        flags: Flags of ``besttake diagnose`` that run this plan: the pilot's, with other numbers, and its directory
+            where its takes can be kept.
         further: How many more starts each open question of the pilot's verdict (takes, demonstrations, both) needs.
         available: Number of starts that the pilot's environments have, if known; ``flags`` never ask for more.
     """
@@ -55,7 +56,7 @@ class PlanResult:
             rows.append((plan.yes_starts, plan.yes_starts * plan.seeds, "deciding a gain as large as expected"))
         if not self.further:
             rows.append((plan.no_starts, plan.no_takes, f"ruling out {worth} if there is no gain"))
-        content = f"+/- {worth} on retrieve minus cooled, at most, in each arm"
+        content = f"+/- {worth} on retrieval, per arm, at most"
         return [*rows, (self.content_starts, self.content_starts * plan.seeds, content)]
 
 
@@ -78,8 +79,6 @@ def plan(
     worth: float = 3.0,
     seeds: int | None = None,
     best_of: int | None = None,
-    gain: float | None = None,
-    budget: int | None = None,
 ) -> Plans:
     """Compute how many starts and takes you need to detect or rule out an effect of ``worth`` points.
 
@@ -89,8 +88,6 @@ def plan(
         worth: Smallest effect worth acting on, in percentage points.
         seeds: Takes per start (default: as in the pilot, else 3).
         best_of: Number of takes from which one is picked (default: as in the pilot, else 3; never more than ``seeds``).
-        gain: Gain that you hope for, in percentage points.
-        budget: Number of takes that you can afford; the plan then tells the smallest effect that they show.
 
     Returns:
         A list with one `PlanResult` per policy. ``.plan`` has the numbers, ``.flags`` the flags that run it.
@@ -108,12 +105,7 @@ def plan(
         raise PlanError(f"`seeds` {seeds}: selection needs at least 2 takes per start")
     if best_of is not None and best_of < 2:
         raise PlanError(f"`best_of` {best_of}: selection needs at least 2 takes to keep one of")
-    if gain is not None and not 1 <= gain <= 100:
-        hint = f"; did you mean {100 * gain:g}?" if 0 < gain < 1 else ""
-        raise PlanError(f"`gain` {gain:g}: percentage points, from 1 to 100{hint}")
-    if budget is not None and budget < 1:
-        raise PlanError(f"`budget` {budget}: at least one take")
-    goal = _Goal(worth / 100, seeds, best_of, None if gain is None else gain / 100, budget)
+    goal = _Goal(worth / 100, seeds, best_of)
     if pilot is not None:
         return Plans(_from_pilot(Path(pilot), goal))
     assert pass1 is not None
@@ -132,8 +124,6 @@ class _Goal:
     worth: float
     seeds: int | None
     best_of: int | None
-    gain: float | None
-    budget: int | None
 
 
 @dataclass(frozen=True)
@@ -144,24 +134,28 @@ class _Known:
     basis: str
     v: float
     largest: float | None = None
+    gain: float | None = None
     within_auc: float | None = None
     variance: float | None = None
     tasks: int = 1
     further: dict[str, Forecast] = field(default_factory=dict)
     available: int | None = None
     asked: str = "--policy URI --env URI"
+    run: Path | None = None
+    taken: tuple[int, int] = (0, 0)
+    """The pilot, if it can be given more takes, and the starts and seeds that it has already."""
 
 
 def _from_pilot(run: Path, goal: _Goal) -> list[PlanResult]:
     result = Result.load(run / "result.json")
-    plans = [_from_cell(run.name, cell, goal, result) for cell in result.policies]
+    plans = [_from_cell(run, cell, goal, result) for cell in result.policies]
     usable = [plan for plan in plans if plan is not None]
     if not usable:
         raise PlanError(f"{run} has no policy with two takes per start, so it cannot serve as a pilot; use `pass1`")
     return usable
 
 
-def _from_cell(run: str, cell: Cell, goal: _Goal, result: Result) -> PlanResult | None:
+def _from_cell(run: Path, cell: Cell, goal: _Goal, result: Result) -> PlanResult | None:
     """The plan for one policy of a pilot; None where it has no two takes per start."""
     headroom = cell.headroom
     if headroom is None or cell.seeds < 2 or headroom.curve[1].value is None or headroom.curve[0].value is None:
@@ -169,22 +163,25 @@ def _from_cell(run: str, cell: Cell, goal: _Goal, result: Result) -> PlanResult 
     seeds = goal.seeds or cell.seeds
     n = min(headroom.n, seeds) if goal.best_of is None else goal.best_of
     kept = cell.selectors.by_n[n - 1] if cell.selectors is not None and n <= len(cell.selectors.by_n) else None
-    gain = goal.gain
-    if gain is None and kept is not None and kept.value is not None and headroom.pass_1.value is not None:
+    gain = None
+    if kept is not None and kept.value is not None and headroom.pass_1.value is not None:
         gain = kept.value - headroom.pass_1.value if kept.value > headroom.pass_1.value else None
     auc = cell.ranking.within.get(cell.scorer, {}).get(cell.window) if cell.ranking else None
     # The pilot's own variance and further starts hold for takes and choices as it made them.
     same = cell.verdict if (seeds, n) == (cell.seeds, headroom.n) else None
     picked = same.questions.get("gain") if same is not None else None
     further = {name: one.further for name, one in same.answers.items()} if same and goal.worth == result.worth else {}
+    asked = result.plan  # one with starts from 0 and no other policy goes on in its run
+    grows = len(asked.get("policy", ())) == 1 and not asked["until"] and str(asked["starts"]).isdigit()
     known = _Known(
-        cell.policy, f"the pilot {run}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
-        max(0.0, headroom.curve[1].value - headroom.curve[0].value), within_auc=auc.value if auc else None,
+        cell.policy, f"the pilot {run.name}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
+        max(0.0, headroom.curve[1].value - headroom.curve[0].value), gain=gain, within_auc=auc.value if auc else None,
         variance=picked.variance if picked else None, tasks=max(1, len(cell.tasks)),
         further={part: forecast for part, forecast in further.items() if forecast is not None},
         available=None if cell.spare is None else cell.starts + cell.spare, asked=_flags_of(result, cell.policy),
+        run=run if grows else None, taken=(cell.starts, cell.seeds),
     )  # fmt: skip
-    return _plan(replace(goal, seeds=seeds, best_of=n, gain=gain), known)
+    return _plan(replace(goal, seeds=seeds, best_of=n), known)
 
 
 def _flags_of(result: Result, policy: str) -> str:
@@ -211,22 +208,25 @@ def _plan(goal: _Goal, known: _Known) -> PlanResult:
     n = min(3, seeds) if goal.best_of is None else goal.best_of
     if n > seeds:
         raise PlanError(f"`best_of` {n}: there are {seeds} seeds per start to keep one of; raise `seeds`")
-    starts = None if goal.budget is None else max(1, goal.budget // seeds)
 
     def planned(v: float) -> planning.SampleSize:
         # A pilot without a mixed start shows no variance, which is not the same as there being none.
         return planning.plan(
-            max(v, 1e-3), goal.worth, seeds=seeds, n=n, gain=goal.gain, starts=starts, within_auc=known.within_auc,
+            max(v, 1e-3), goal.worth, seeds=seeds, n=n, gain=known.gain, within_auc=known.within_auc,
             sigma2=known.variance,
         )  # fmt: skip
 
     likely = planned(known.v)
     cautious = None if known.largest is None else planned(known.largest)
     content = planning.starts_for_half_width(planning.content_variance(likely.v, seeds), goal.worth)
-    per_task = ceil((starts or likely.half_width_starts) / known.tasks)
+    more = [forecast.high for forecast in known.further.values() if forecast.high]
+    settled = known.taken[0] + max(more) if more else likely.half_width_starts
+    per_task = ceil(settled / known.tasks)
     if known.available is not None:
         per_task = min(per_task, max(1, known.available // known.tasks))
     flags = f"{known.asked} --starts {per_task} --seeds {seeds} --best-of {n}"
+    if known.run is not None and per_task * known.tasks >= known.taken[0] and seeds >= known.taken[1]:
+        flags += f" -o {shlex.quote(str(known.run))}"
     return PlanResult(
         known.name, known.basis, likely, cautious, content, known.tasks, flags, known.further, known.available
     )

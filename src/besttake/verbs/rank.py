@@ -8,10 +8,9 @@ they are held out, and what the takes score with their pixels shuffled.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from besttake import registry
 from besttake.config import SCORER
 from besttake.core.score import window_until
 from besttake.demos.library import View
-from besttake.demos.reading import jpeg
 from besttake.demos.resolve import open_or_build
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import cached
@@ -43,17 +41,7 @@ _BLOCKS = 8
 _SAMPLED = 16
 _HELD_OUT, _HELD_OUT_FRAMES = 40, 400_000
 """A take like n demonstrations scores below all of them by chance one time in n + 1: 40 make that 2.4 %."""
-_SHOWN, _SIDE = 6, 112
 _LIKENESS = {"embeddings", "nearest", "visited", "library"}
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A frame of a take as JPEG, when it was seen, and the demonstration frame it is most like (empty: unknown)."""
-
-    seconds: float
-    frame: bytes = field(repr=False)
-    nearest: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
@@ -79,7 +67,6 @@ class RankedTake:
     error: float | None = None
     unlike: str = ""
     duration: float = 0.0
-    pictures: tuple[Picture, ...] = field(default=(), repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -107,14 +94,6 @@ class RankResult(Tabular):
     notes: tuple[str, ...]
     rate: float = 0.0
     references: ReferenceScores = ReferenceScores()
-
-    def to_json(self) -> str:
-        """As JSON text, without the pictures."""
-        bare = replace(self, takes=tuple(replace(take, pictures=()) for take in self.takes))
-        document = asdict(bare)
-        for take in document["takes"]:
-            del take["pictures"]
-        return json.dumps(document, indent=1, allow_nan=False)
 
     def _table(self) -> Table:
         rows, places = [], [take.place for take in self.takes]
@@ -320,19 +299,8 @@ class _Ranking:
         best = tuple(round(cosine, 5) for cosine in judged.best[compared].tolist())
         return RankedTake(
             film.name, None, float(value), *sizes, duration=film.duration, seconds=seconds, best=best,
-            nearest=tuple(judged.nearest[compared].tolist()), pictures=self._pictures(take, judged),
+            nearest=tuple(judged.nearest[compared].tolist()),
         )  # fmt: skip
-
-    def _pictures(self, take: Footage, judged: ScoredFootage) -> tuple[Picture, ...]:
-        assert take.frames is not None
-        scored = np.flatnonzero(take.windows[0])
-        shown = np.unique(np.linspace(0, len(scored) - 1, min(_SHOWN, len(scored))).round().astype(int))
-        pictures = []
-        for row in scored[shown].tolist():
-            nearest = int(judged.nearest[row])
-            like = jpeg(self.view.library.frame_image(nearest), _SIDE) if nearest >= 0 else b""
-            pictures.append(Picture(row / self.clock.rate, jpeg(take.frames[row], _SIDE), like))
-        return tuple(pictures)
 
 
 def _placed(takes: Sequence[tuple[RankedTake, Sequence[float]]]) -> list[RankedTake]:

@@ -14,7 +14,7 @@ from besttake.errors import RunError
 from besttake.measure.looks import Unit, random_order
 from besttake.measure.rescore import ScorerComparison, check_same_takes, compare_scorers
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting.numbers import estimate_points, number
+from besttake.reporting.numbers import estimate_points
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
 from besttake.result import Result
 from besttake.scorers.base import Scorer, ScorerSpec
@@ -58,12 +58,11 @@ class ScoreResult(Tabular):
                 marks = f"{' *' if row.own else ''}{' !' if row.leak else ''}"
                 harm = Entry(estimate_points(row.harm, "").removeprefix("+"), value=row.harm.value)
                 over = Entry(estimate_points(row.over_own, ""), value=row.over_own.value)
-                seconds = Entry(number(row.seconds, 3), value=row.seconds)
                 numbers = in_points(row.gain), plain(row.capture), plain(row.auc), harm, over
-                rows.append((one.policy, f"{row.scorer}{marks}", *numbers, seconds))
-            rows.append((one.policy, "shortest (control)", in_points(one.shortest), *[""] * 5))
+                rows.append((one.policy, f"{row.scorer}{marks}", *numbers))
+            rows.append((one.policy, "shortest (control)", in_points(one.shortest), *[""] * 4))
         head: Head = ["policy", "scorer", *right("gain over one take")]
-        head += right("capture", "AUC", "harm", "minus the run's own", "s / take", extra=True)
+        head += right("capture", "AUC", "harm", "minus the run's own", extra=True)
         return Table(f"Scorers on the takes of {self.run}", head, rows, self.notes)
 
 
@@ -74,7 +73,7 @@ def score(run: str | Path, scorer: str | Sequence[str] = (), *, progress: bool |
 
     Args:
         run: The run directory.
-        scorer: URI of a scorer to add, or several: ``"last"``, ``"python:my_scorer:make"``.
+        scorer: URI of a scorer to add, or several: ``"consensus"``, ``"python:my_scorer:make"``.
         progress: True shows a progress bar.
 
     Returns:
@@ -87,7 +86,7 @@ def score(run: str | Path, scorer: str | Sequence[str] = (), *, progress: bool |
         PlanError: A scorer was trained on starts of this run.
 
     Examples:
-        >>> besttake.score("runs/mine", ["last", "actions"]).policies[0].rows[0].gain  # doctest: +SKIP
+        >>> besttake.score("runs/mine", ["smoothness", "consensus"]).policies[0].rows[0].gain  # doctest: +SKIP
     """
     directory, reporter = Path(run), as_reporter(progress)
     with one_thread():

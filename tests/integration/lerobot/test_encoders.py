@@ -8,7 +8,6 @@ import torch
 import transformers
 
 from besttake import registry
-from besttake.encoders.pretrained import IMAGENET_MEAN, IMAGENET_STD, preprocess
 from besttake.errors import ComponentError
 from besttake.testing import check_encoder
 
@@ -54,40 +53,6 @@ def test_phi_is_the_class_token_and_the_attention_pool_side_by_side(phi, checkpo
         pool = siglip((pixels - 0.5) / 0.5).pooler_output
     expected = torch.nn.functional.normalize(torch.cat([token, pool], dim=1), dim=1)
     np.testing.assert_allclose(phi.encode(pictures), expected.numpy(), atol=1e-5)
-
-
-def test_any_transformers_vision_model_serves(pictures, tmp_path):
-    config = transformers.ViTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
-    transformers.ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "vit")
-    encoder = registry.encoder(f"hf:{tmp_path / 'vit'}")
-    check_encoder(encoder, images=pictures)
-    assert encoder.spec.dim == 32
-
-
-def test_a_pooler_without_weights_is_left_out_rather_than_random(pictures, tmp_path):
-    """A classifier's checkpoint has none; transformers would make one up, anew at each loading."""
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
-    model = transformers.ViTForImageClassification(transformers.ViTConfig(**sizes)).eval()
-    model.save_pretrained(tmp_path)
-    first, again = (registry.encoder(f"hf:{tmp_path}") for _ in range(2))
-    assert first.spec.fingerprint == again.spec.fingerprint
-    with torch.no_grad():
-        tokens = model.vit(torch.from_numpy(preprocess(pictures, 224, IMAGENET_MEAN, IMAGENET_STD))).last_hidden_state
-    expected = torch.nn.functional.normalize(tokens.mean(dim=1), dim=1).numpy()
-    np.testing.assert_allclose(first.encode(pictures), expected, atol=1e-5)
-
-
-def test_a_text_model_and_one_with_missing_layers_are_one_clear_line(tmp_path):
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
-    transformers.BertModel(transformers.BertConfig(**sizes, vocab_size=50)).save_pretrained(tmp_path / "bert")
-    vit = transformers.ViTModel(transformers.ViTConfig(**sizes))
-    vit.save_pretrained(
-        tmp_path / "vit", state_dict={k: v for k, v in vit.state_dict().items() if "layernorm" not in k}
-    )
-    for name, words in (("bert", "a BertModel does not encode pictures"), ("vit", "they would be random")):
-        with pytest.raises(ComponentError, match=words) as error:
-            registry.encoder(f"hf:{tmp_path / name}")
-        assert "\n" not in str(error.value)
 
 
 def test_no_hub_a_wrong_checkpoint_and_missing_weights_are_one_clear_line(checkpoints, tmp_path, monkeypatch):

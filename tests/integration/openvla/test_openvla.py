@@ -178,6 +178,5 @@ def test_what_cannot_be_done_is_one_clear_line(policy, greedy, checkpoint, make_
 def test_the_encoders_of_vision_run_beside_it(tmp_path):
     import transformers
 
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
-    transformers.ViTForImageClassification(transformers.ViTConfig(**sizes)).save_pretrained(tmp_path)
-    check_encoder(registry.encoder(f"hf:{tmp_path}"))
+    transformers.Dinov2Model(transformers.Dinov2Config(num_hidden_layers=1)).save_pretrained(tmp_path)
+    check_encoder(registry.encoder(f"dinov2:{tmp_path}"))

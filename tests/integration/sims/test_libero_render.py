@@ -17,7 +17,7 @@ from besttake.envs.libero.renderer import Renderer, unseen
 from besttake.types import Start
 
 pytestmark = pytest.mark.usefixtures("assets")
-SHAPES = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "odd", "coil")
+SHAPES = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "odd")
 MESHES = SHAPES[5:]
 
 
@@ -143,7 +143,6 @@ def _scene(rng: Any, mirrors: int) -> Any:
 <mujoco>
   <asset>
     <mesh name="odd" vertex="{corners}"/>
-    {_coil(rng)}
     <material name="mirror" reflectance="0.6" rgba=".3 .3 .3 1"/>
     <texture type="skybox" builtin="gradient" rgb1=".2 .4 .6" rgb2="0 0 0" width="32" height="32"/>
   </asset>
@@ -155,22 +154,6 @@ def _scene(rng: Any, mirrors: int) -> Any:
     {"".join(geoms)}
   </worldbody>
 </mujoco>""")
-
-
-def _coil(rng: Any) -> str:
-    """A mesh of 1604 faces: a thin square tube wound around a hollow that fills most of its bounding box."""
-    along = np.linspace(0, 1, 201)[:, None]
-    turns = along * rng.uniform(3, 6)
-    line = np.hstack([np.cos(turns), np.sin(turns), along])
-    ring = 0.02 * np.array([[0, 1, 1], [0, -1, 1], [0, -1, -1], [0, 1, -1]])
-    corners = (line[:, None] + ring).reshape(-1)
-    faces = [[0, 2, 1], [0, 3, 2], [800, 801, 802], [800, 802, 803]]
-    for step in range(0, 800, 4):
-        for side in range(4):
-            a, b = step + side, step + (side + 1) % 4
-            faces += [[a, b, b + 4], [a, b + 4, a + 4]]
-    words = " ".join(str(corner) for face in faces for corner in face)
-    return f'<mesh name="coil" vertex="{_words(corners)}" face="{words}"/>'
 
 
 def _above_a_mirror(rng: Any) -> Any:

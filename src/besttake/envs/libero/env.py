@@ -168,13 +168,6 @@ class LiberoEnv:
             opened.sim.take_poses()
         self._success = False
 
-    def place(self, task: str, state: NDArray[np.float64]) -> None:
-        """Go to a state of the simulator as LIBERO's HDF5 files have it (``states``); nothing settles."""
-        opened = self._task(task)
-        opened.sim.restore(opened.pristine)
-        opened.sim.set_init_state(np.asarray(state, np.float64))
-        self._success = False
-
     def step(self, action: F32) -> Step:
         """One control step. Success is sticky: LIBERO's evaluators stop at the first step at which the goal holds."""
         check_action(self.spec, action)

@@ -85,8 +85,8 @@ const player = (() => {
     if (start.demo) screens.append(right);
     else screens.style.gridTemplateColumns = "1fr";
     const line = trace(take, last, low, high);
-    const total = make("div", "small" + (take.picked ? " pick" : ""), take.score === null ? "no score" : `${take.picked ? "picked, " : ""}score ${take.score.toFixed(4)} (${start.scorer}, ${start.window})`);
-    box.append(head, screens, line.svg, total);
+    const total = make("div", "small" + (take.picked ? " pick" : ""), take.score === null ? "no score" : `${take.picked ? "picked, " : ""}score ${take.score.toFixed(4)}`);
+    box.append(head, screens, ...(take.best.some((value) => value !== null) ? [line.svg] : []), total);
     let image = null;
     const show = (now) => {
       const frame = lastAt(take.film_steps, now);
@@ -143,8 +143,9 @@ const player = (() => {
     stage.replaceChildren(...rows);
     const words = [`${chosen.policy}, ${chosen.task}, start ${chosen.start}.`];
     if (values.length) words.push(`Traces: cosine to the nearest demonstration frame, from ${low.toFixed(3)} (bottom) to ${high.toFixed(3)} (top); dashed: success.`);
+    if (chosen.takes.some((take) => take.score !== null)) words.push(`Scores: ${chosen.scorer}, window ${chosen.window}.`);
     if (chosen.hidden) words.push(`${chosen.hidden} more takes of this start are not shown.`);
-    if (!chosen.demo) words.push("Nearest demonstration frames are not in this page: nothing was scored, the library has no pictures, or it is no longer where it was.");
+    if (!chosen.demo && values.length) words.push("Nearest demonstration frames are not in this page: the library has no pictures, or it is no longer where it was.");
     words.push(...chosen.errors);
     by("outcome").textContent = words.join(" ");
     render();

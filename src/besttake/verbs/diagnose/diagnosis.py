@@ -113,6 +113,7 @@ def run_plan(plan: Plan, out: str | Path, session: Session, player: Player, comm
             )  # fmt: skip
             store.write_bytes("result.json", result.to_json().encode())
             clear(store.path / ROUNDS)
+    session.reporter.conclude(result)
     return result
 
 

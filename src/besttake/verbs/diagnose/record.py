@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from math import ceil
 
 from besttake.arms.base import runnable, specs_of
 from besttake.conventions import check_compatible
@@ -20,7 +21,7 @@ from besttake.measure.partial import ROUNDS, PartialCell, partial_cell, round_js
 from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, RunProgress
-from besttake.scorers.scoring import score_takes
+from besttake.scorers.scoring import score_takes, unscored
 from besttake.takes.heartbeat import Beat
 from besttake.takes.jobs import TakeGrid
 from besttake.takes.key import Row, TakeKey
@@ -45,8 +46,8 @@ from besttake.verbs.diagnose.setup import (
 from besttake.verbs.diagnose.until import Course, budget_of, play_until_decided
 
 _log = logging.getLogger(__name__)
-_SLOW = 20.0
-"""Where drawing the pictures of a take needs more seconds than this, one is told."""
+_SLOW, _BEARABLE = 20.0, 5.0
+"""Where drawing the pictures of a take needs more seconds than ``_SLOW``, one is told how it needs ``_BEARABLE``."""
 _Play = Callable[[Collection[TakeKey]], None]
 
 
@@ -172,7 +173,7 @@ def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, re
                     if of_a_take > _SLOW:
                         reporter.note(
                             f"{env_uri}: a picture takes {each:.1f} s to draw, and those of a take {of_a_take:.0f} s;"
-                            " ask the env for smaller ones (for MuJoCo ?width=128&height=128) or score fewer (`stride`)"
+                            f" score fewer with --stride {setup.plan.stride * ceil(of_a_take / _BEARABLE)}"
                         )
 
 
@@ -277,7 +278,9 @@ class _Scoring:
         scores, encoder, session = self.so_far(self.session.reporter), self.encoder, self.session
         declared = {spec.name for spec in self.setup.scorers if spec.length}
         session.notes += [length_note(name) for name in sorted(scores.length - declared)]
-        for why in scores.lost.values():
+        blank = {name: unscored(scores, name) for name in {s.name for s in self.setup.scorers} & {*scores.scorers}}
+        less = [f"scorer {name}: {n} of {len(scores)} takes have no score" for name, n in sorted(blank.items()) if n]
+        for why in (*scores.lost.values(), *less):
             session.note(why)
         session.encoded = self._new
         if isinstance(encoder, CachedEncoder):
