@@ -12,10 +12,14 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+if find_spec("lerobot") is None:
+    pytest.skip("runs in the environment of tests/integration/lerobot", allow_module_level=True)
 import torch
 from lerobot.robots import Robot, RobotConfig
 
@@ -25,12 +29,13 @@ from besttake.errors import ComponentError
 from besttake.serving import serve
 from besttake.types import Start
 
-pytest.importorskip("grpc")
+pytest.importorskip("grpc", reason="needs lerobot[async]")
 ROOT = Path(__file__).parents[3]
 PLUGIN = ROOT / "contrib" / "lerobot_policy_besttake"
 sys.path[:0] = [str(PLUGIN), str(ROOT / "tests" / "serving")]
+from test_robot_session import PLAN, Session  # type: ignore[import-not-found]  # noqa: E402
+
 from lerobot_policy_besttake.bridge import picture  # noqa: E402
-from test_robot_session import PLAN, Session  # noqa: E402
 
 STEPS, REPLAN = 80, 9
 
@@ -163,7 +168,12 @@ def test_a_client_that_asks_all_the_time_plays_no_action_twice_and_all_is_record
     port, _ = bridge(session.client, "front=wrist")
     client, sent = client_of(robot_client, port, chunk_size_threshold=1.0, aggregate_fn_name="weighted_average"), []
     perform = client.control_loop_action
-    client.control_loop_action = lambda verbose=False: (perform(verbose), sent.append(client.latest_action))
+
+    def control_loop_action(verbose=False):
+        perform(verbose)
+        sent.append(client.latest_action)
+
+    client.control_loop_action = control_loop_action
     success, calls = played(client, session)
     steps = client.robot.steps
     assert sent[:steps] == [*range(1, steps + 1)]
