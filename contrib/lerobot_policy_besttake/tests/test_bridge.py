@@ -163,7 +163,7 @@ def test_a_session_played_by_lerobots_client_has_the_takes_of_a_diagnosis(tmp_pa
     assert "asks for act some/model on cpu, which is ignored" in said.read_text()
 
 
-def test_a_client_that_asks_all_the_time_plays_no_action_twice_and_all_is_recorded(tmp_path, robot_client, bridge):
+def test_a_client_that_asks_all_the_time_misses_no_action_and_all_is_recorded(tmp_path, robot_client, bridge):
     session = Session(tmp_path / "run")
     port, _ = bridge(session.client, "front=wrist")
     client, sent = client_of(robot_client, port, chunk_size_threshold=1.0, aggregate_fn_name="weighted_average"), []
@@ -176,16 +176,19 @@ def test_a_client_that_asks_all_the_time_plays_no_action_twice_and_all_is_record
     client.control_loop_action = control_loop_action
     success, calls = played(client, session)
     steps = client.robot.steps
-    assert sent[:steps] == [*range(1, steps + 1)]
+    # LeRobot's client may play one again that it played while a chunk came in; it does not count it.
+    assert sent == sorted(sent)
+    assert {*sent} == {*range(1, sent[-1] + 1)}
     assert calls > steps / REPLAN + 1
-    assert 0 <= session.now()["steps"] - steps <= REPLAN
+    assert sent[steps - 1] <= session.now()["steps"] <= sent[-1] + REPLAN
     session.judge("success" if success else "failure")
     session.ask("end")
     session._thread.join(60)
     (take,) = besttake.Run.open(tmp_path / "run").takes.values()
-    asked = max(take.frame_steps)  # what was seen later was not told
+    asked = min(max(take.frame_steps), sent[steps - 1])  # what was seen later was not told
     assert asked > steps - 3 * REPLAN
-    np.testing.assert_array_equal(take.states[:asked], [client.robot.shown[step] for step in range(asked)])
+    shown = [client.robot.shown[sent.index(step) + 1 if step else 0] for step in range(asked)]
+    np.testing.assert_array_equal(take.states[:asked], shown)
 
 
 def test_whoever_waits_or_errs_is_told_in_one_line_and_late_clients_take_over(tmp_path, robot_client, bridge, caplog):
