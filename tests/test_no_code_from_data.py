@@ -27,6 +27,8 @@ from besttake.demos.storage import LibraryHead
 from besttake.envs import vla_eval
 from besttake.errors import ComponentError, PlanError
 from besttake.policies.lerobot_checkpoint import _family, check_family, check_processors
+from besttake.result import Result
+from besttake.verbs.act import act
 from besttake.verbs.diagnose.diagnosis import diagnose
 
 PLANTED = "python:planted:make"
@@ -276,6 +278,22 @@ def test_a_wall_x_of_tokens_is_refused_before_anything_of_it_is_loaded(tmp_path:
         (tmp_path / "config.json").write_text(json.dumps({"type": "wall_x", "prediction_mode": mode}))
         with pytest.raises(ComponentError, match=problem):
             _family(tmp_path, "x")
+
+
+def test_an_env_of_the_hub_runs_code_so_a_file_may_not_name_one(mark: Path, tmp_path: Path) -> None:
+    named = registry.FromFile("hub:org/repo", tmp_path / "result.json")
+    with pytest.raises(ComponentError, match="names code to run"):
+        registry.check_harmless("envs", named)
+    registry.trust(tmp_path)
+    registry.check_harmless("envs", named)
+
+
+def test_act_takes_no_trust_in_remote_code_from_its_run(run: Path, mark: Path, tmp_path: Path) -> None:
+    result = Result.load(Path(shutil.copytree(run, tmp_path / "run")))
+    plan = {**result.plan, "trust_remote_code": True}
+    result.model_copy(update={"plan": plan}).save(tmp_path / "run" / "result.json")
+    with pytest.raises(ComponentError, match="trust_remote_code: true"):
+        act(tmp_path / "run", option="base")
 
 
 ORIGINS = {

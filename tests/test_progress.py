@@ -29,10 +29,12 @@ def test_a_run_is_one_count_over_all_policies_with_the_time_for_all_of_it() -> N
         for i in range(50):
             run.saw("a", "base" if i % 2 else "cooled", i % 4 == 1)
         assert run.left() == pytest.approx(150), "one a second"
-        assert run.text() == "takes a, 50 of at most 200 takes, pass@1 so far 52 %, 2 min left"
+        assert run.text() == "takes a, 50 of at most 200 takes, of base takes that ended 52 % succeeded, 2 min left"
         run.planned["b"] = 25
         run.saw("b", "base", False)
-        assert run.text() == "takes a, 51 of at most 125 takes, pass@1 so far 0 %, 73 s left", "policies are not pooled"
+        assert run.text() == "takes a, 51 of at most 125 takes, of base takes that ended 0 % succeeded, 73 s left", (
+            "policies are not pooled"
+        )
     assert run.text().startswith("51 of at most 125 takes")
 
 

@@ -253,7 +253,9 @@ class Plan(BaseModel):
     eef_dims: Annotated[Sequence[int] | None, BeforeValidator(parse_dims)] = Field(
         None, description="Indexes of the end-effector position in the state, e.g. 0,1,2, if the data does not say."
     )
-    trust_remote_code: bool = Field(False, description="Allow checkpoints to run code that they contain.")
+    trust_remote_code: bool = Field(
+        False, description="Allow checkpoints, and envs from the hub, to run code that they contain."
+    )
     workers: Annotated[int | str, BeforeValidator(partial(count, 512))] = Field(
         "auto", description="Simulator processes per replica; auto is one per core, as memory allows."
     )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions
 from rich.progress import BarColumn, Progress, ProgressColumn, Task
@@ -20,6 +20,9 @@ from rich.text import Text
 
 from besttake.arms import BASE
 from besttake.sanitize import printable
+
+if TYPE_CHECKING:
+    from besttake.result import Result
 
 _EVERY = 10.0
 _SURE, _ENOUGH = 3.0, 20
@@ -85,6 +88,7 @@ class RunProgress:
     done: int = 0
     policy: str = ""
     singles: list[bool] = field(default_factory=list)
+    on_take: Callable[[str, str, bool | None], None] = lambda policy, arm, success: None
     _played: float = 0.0
     _plays: bool = False
 
@@ -109,8 +113,9 @@ class RunProgress:
         return self._played + (self.clock() - self.stage.began if self.stage is not None and self._plays else 0.0)
 
     def saw(self, policy: str, arm: str, success: bool | None) -> None:
-        """Count a take; single takes of the arm base estimate pass@1 of their policy."""
+        """Count a take. Those of the arm base are no estimate of pass@1 yet: takes that fail can take longest."""
         self.done += 1
+        self.on_take(policy, arm, success)
         if policy != self.policy:
             self.policy, self.singles = policy, []
         if arm == BASE and success is not None:
@@ -128,9 +133,11 @@ class RunProgress:
         return "" if stage is None else stage.name if self._plays else stage.counted()
 
     def text(self) -> str:
-        """``takes testbed:half, 120 of at most 2880 takes, pass@1 so far 41 %, 2 min left``."""
+        """``takes testbed:half, 120 of at most 2880 takes, of base takes that ended 41 % succeeded, 2 min left``."""
         shown = self._plays and self.singles
-        single = f"pass@1 so far {100 * sum(self.singles) / len(self.singles):.0f} %" if shown else ""
+        single = (
+            f"of base takes that ended {100 * sum(self.singles) / len(self.singles):.0f} % succeeded" if shown else ""
+        )
         if not shown and self._plays and self.stage is not None and not self.stage.done and self._seconds() > _EVERY:
             single = f"playing the first takes for {self._seconds():.0f} s"
         counted = f"{self.done} of at most {self.total} takes" if self.total else ""
@@ -165,6 +172,9 @@ class Reporter:
         """A line worth reading unless one wants quiet."""
         if self.shown:
             self.console.print(text, style="dim", soft_wrap=not self.console.is_terminal)
+
+    def conclude(self, result: Result) -> None:
+        """A diagnosis has come to its result."""
 
     @contextmanager
     def run(self, planned: Mapping[str, int]) -> Iterator[RunProgress]:

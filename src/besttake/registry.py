@@ -86,7 +86,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
 _PLUGINS = {
     "libero-scripted": "scripted-libero", "openvla": "openvla", "flow": "small-policies",
     **dict.fromkeys(("judge", "classifier", "lerobot-reward"), "model-scorers"),
-    **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"),
+    **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"), "hub": "lerobot_policy_besttake",
 }  # fmt: skip
 """Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
 _ONE_OF = {
@@ -188,8 +188,10 @@ def check_trusted(file: Path, code: str) -> None:
 
 
 def _imports_by_name(group: str, uri: Uri) -> bool:
-    """Whether a built-in env would import a module that is neither installed nor one of the benchmarks it is for."""
+    """Whether an env would run code from the hub, or a module neither installed nor of the benchmarks it is for."""
     module, colon, _ = uri.rest.partition(":")
+    if group == "envs" and uri.scheme == "hub":
+        return True
     if group != "envs" or not colon:
         return False
     if uri.scheme == "gym":
@@ -223,22 +225,31 @@ def policy(uri: str | FromFile, *, trust_remote_code: bool = False, **options: A
 
     With ``trust_remote_code`` a factory that has a parameter of that name may run code that comes with a checkpoint.
     """
-    text = _harmless("policies", uri)
-    if trust_remote_code and "trust_remote_code" in signature(_factory("policies", text)).parameters:
-        options["trust_remote_code"] = True
-    return cast("Policy", make("policies", uri, **options))
+    return cast("Policy", make("policies", uri, **_consent("policies", uri, trust_remote_code), **options))
 
 
-def env(uri: str | FromFile, **options: Any) -> Env:
-    """The environment that ``uri`` names."""
-    return cast("Env", make("envs", uri, **options))
+def env(uri: str | FromFile, *, trust_remote_code: bool = False, **options: Any) -> Env:
+    """The environment that ``uri`` names; ``trust_remote_code`` as for a policy.
+
+    A file that may name code may also name an env from the hub, and so may the program once it was allowed to.
+    """
+    allowed = uri in _TRUSTED or isinstance(uri, FromFile)  # one from a file that may not is refused below
+    given = trust_remote_code or (allowed and Uri.parse(uri).scheme == "hub")
+    return cast("Env", make("envs", uri, **_consent("envs", uri, given), **options))
+
+
+def _consent(group: str, uri: str | FromFile, given: bool) -> dict[str, bool]:
+    """The option ``trust_remote_code`` where it is ``given``, for factories that have a parameter of that name."""
+    text = _harmless(group, uri)
+    asks = given and "trust_remote_code" in signature(_factory(group, text)).parameters
+    return {"trust_remote_code": True} if asks else {}
 
 
 @contextmanager
-def opened_env(uri: str | FromFile) -> Iterator[Env]:
+def opened_env(uri: str | FromFile, *, trust_remote_code: bool = False) -> Iterator[Env]:
     """The environment that ``uri`` names, closed at the end; whatever its code raises is told in one line."""
     with blaming(uri.text if isinstance(uri, FromFile) else uri):
-        made = env(uri)
+        made = env(uri, trust_remote_code=trust_remote_code)
         try:
             yield made
         finally:
@@ -272,7 +283,8 @@ def make(group: str, named: str | FromFile, **options: Any) -> Any:
     """The component of family ``group`` that a URI names; ComponentError when it cannot be made, or is no such one."""
     text = _harmless(group, named)
     uri = Uri.parse(text)
-    if not isinstance(named, FromFile) and (uri.scheme == "python" or _imports_by_name(group, uri)):
+    own = uri.scheme == "python" or _imports_by_name(group, uri)
+    if not isinstance(named, FromFile) and own and (uri.scheme != "hub" or options.get("trust_remote_code") is True):
         trust(text)  # the program itself names it, so its files may as well
     if uri.scheme == "gym" and (not isinstance(named, FromFile) or _imports_by_name(group, uri)):
         _see_user_modules()  # gym:MODULE:ID imports the module that registers the env
@@ -368,7 +380,9 @@ def check_scheme(group: str, text: str) -> None:
         if meant := _meant(group, text):
             hint = f"did you mean {meant}?"
         if scheme in _PLUGINS:
-            hint = f"install besttake-{_PLUGINS[scheme]}, from contrib/{_PLUGINS[scheme]} in BestTake's repository"
+            name = _PLUGINS[scheme]
+            package = name if name.startswith("lerobot_") else f"besttake-{name}"
+            hint = f"install {package}, from contrib/{name} in BestTake's repository"
         raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
 
 

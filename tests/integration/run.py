@@ -5,7 +5,8 @@
 An environment is kept under $BESTTAKE_ENVS (default: besttake/envs in the user's cache directory) by the hash of the
 folder's setup.sh and of besttake's own requirements. The script is called with the directory to create and a file of
 those requirements. The environment never holds besttake itself: that comes from src/. The plug-ins
-of this repository that the folder's plugins.txt lists are installed for each run, in a directory of their own.
+of this repository that the folder's plugins.txt lists are installed for each run, in a directory of their own; test
+files of theirs that need this environment are listed in tests.txt.
 """
 
 from __future__ import annotations
@@ -51,13 +52,20 @@ def run(folder: Path) -> bool:
         path = os.pathsep.join([str(ROOT / "src"), plugins])
         env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         # A process per file: simulators that share one also share, and spoil, its graphics.
-        failed = [file for file in sorted(folder.glob("test_*.py")) if not passes([*command, str(file)], env)]
+        failed = [file for file in test_files(folder) if not passes([*command, str(file)], env)]
     outcome = f"failed {[file.name for file in failed]}" if failed else "passed"
     print(
         f"{folder.name}: {outcome}; environment {ready - began:.0f} s, tests {time.monotonic() - ready:.0f} s",
         flush=True,
     )
     return not failed
+
+
+def test_files(folder: Path) -> list[Path]:
+    """The folder's own, and those of plug-ins that its tests.txt lists."""
+    listed = folder / "tests.txt"
+    others = [ROOT / line for line in listed.read_text().split()] if listed.is_file() else []
+    return [*sorted(folder.glob("test_*.py")), *others]
 
 
 def passes(command: list[str], env: dict[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -99,3 +100,22 @@ def test_a_module_that_exits_when_it_is_imported_is_one_line(tmp_path: Path, mon
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     with pytest.raises(BestTakeError, match=r"cannot import make from leaves \(SystemExit: 3\)"):
         diagnose(Plan(**{**PLAN, "env": "python:leaves:make"}), tmp_path / "run")
+
+
+def test_takes_that_get_no_score_are_counted_and_embedded_again(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
+    plan = Plan(**{**PLAN, "demos": library, "encoder": "python:odd_parts:encoder"})
+    whole = odd_parts.OddEncoder.encode
+
+    def broken(self: Any, images: Any) -> Any:
+        given = whole(self, images).copy()
+        given[0] = float("nan")
+        return given
+
+    with monkeypatch.context() as patch:
+        patch.setattr(odd_parts.OddEncoder, "encode", broken)
+        notes = diagnose(plan, tmp_path / "broken").notes
+    assert any(re.search("scorer coverage: . of 4 takes have no score", note) for note in notes)
+    assert not any("no score" in note for note in diagnose(plan, tmp_path / "whole").notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,14 @@ from besttake.cli.flags import (
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
 
+if TYPE_CHECKING:
+    from besttake.progress import Reporter
+
+Track = Annotated[
+    str | None,
+    typer.Option(metavar="trackio|wandb", help="Log takes and verdicts there while the run goes on; uploads nothing."),
+]
+
 DEMO: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:alt", "testbed:strong"], "env": ["testbed"], "stride": 8, "batch": 128,
     "check_states": 160,
@@ -44,6 +52,7 @@ def diagnose(
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    track: Track = None,
 ) -> None:
     """Measure what would help a frozen policy: more takes, retrieval, calmer sampling, several of these, or nothing.
 
@@ -62,7 +71,12 @@ def diagnose(
       retrieval: {rule: frame, prior: 0.2, rerank: 10}
     """
     chosen = load_plan(plan, given)
-    run(chosen, out, strict=strict, allow_failed=allow_failed, as_json=as_json, quiet=quiet, verbose=verbose)
+    shown = reporter(quiet or as_json, verbose)
+    if track is not None:
+        from besttake.reporting.tracking import Tracked
+
+        shown = Tracked(shown.shown, track, chosen, out)
+    run(chosen, out, shown, strict=strict, allow_failed=allow_failed, as_json=as_json, verbose=verbose)
 
 
 @plan_flags("starts", "workers")
@@ -81,8 +95,8 @@ def demo(
       besttake demo
       besttake demo --starts 60 -o runs/long
     """
-    chosen = Plan(**DEMO, **given)
-    run(chosen, out, strict=strict, allow_failed=allow_failed, as_json=as_json, quiet=quiet, verbose=verbose)
+    chosen, shown = Plan(**DEMO, **given), reporter(quiet or as_json, verbose)
+    run(chosen, out, shown, strict=strict, allow_failed=allow_failed, as_json=as_json, verbose=verbose)
 
 
 @plan_flags(
@@ -248,13 +262,15 @@ def act(
     check_failed(made.failed, Path(made.out))
 
 
-def run(plan: Plan, out: Path, *, strict: bool, allow_failed: bool, as_json: bool, quiet: bool, verbose: bool) -> None:
+def run(
+    plan: Plan, out: Path, shown: Reporter, *, strict: bool, allow_failed: bool, as_json: bool, verbose: bool
+) -> None:
     """Diagnose, write the report, and print the verdicts."""
     from besttake.reporting.terminal import diagnosis
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 
-    result = diagnose(plan, out, progress=reporter(quiet or as_json, verbose), command=command())
+    result = diagnose(plan, out, progress=shown, command=command())
     report(out)
     show(diagnosis(result, out, verbose=verbose), result.to_json(), as_json)
     check_failed(result.cost.errors, out, allowed=allow_failed)

@@ -189,6 +189,13 @@ def export(
     lerobot: Annotated[
         Path | None, _takes(metavar="DIR", help="Write takes as a LeRobotDataset v3 into a new directory.")
     ] = None,
+    hub: Annotated[
+        Path | None, _table(metavar="DIR", help="Write the results of a policy for its model page on the hub.")
+    ] = None,
+    benchmark: Annotated[
+        str,
+        _table(metavar="ORG/NAME", help="Data set on the hub whose tasks these are (default: the demonstrations')."),
+    ] = "",
     fps: Annotated[
         int | None, _takes(min=1, help="Actions per second of the robot (default: what the environment says).")
     ] = None,
@@ -210,16 +217,20 @@ def export(
       besttake export runs/demo --films films/ --outcome failure --most 20
       besttake export runs/demo --lerobot datasets/mine --outcome success --arm base
       besttake export runs/demo --figures figures/
+      besttake export runs/pi0-spatial --hub card/ --benchmark org/libero
     """
     from besttake.verbs.export import Wanted
     from besttake.verbs.export import export as write
 
     wanted = Wanted(
-        csv=csv, figures=figures, films=films, lerobot=lerobot, policies=tuple(policy or ()), tasks=tuple(task or ()),
-        arms=tuple(arm or ()), outcome=outcome, most=most, fps=fps,
+        csv=csv, figures=figures, films=films, lerobot=lerobot, hub=hub, benchmark=benchmark,
+        policies=tuple(policy or ()), tasks=tuple(task or ()), arms=tuple(arm or ()), outcome=outcome, most=most,
+        fps=fps,
     )  # fmt: skip
     for path in write(directory, wanted, out, progress=reporter(quiet)):
         show(str(path))
+    if hub is not None and not quiet:
+        show(f"Nothing was uploaded. To do so: hf upload ORG/MODEL {hub} . (put besttake.md into the card first)")
 
 
 Cameras = Annotated[

@@ -64,7 +64,8 @@ class CachedEncoder:
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.spec.dim), np.float32)
 
     def _write(self, vectors: Mapping[bytes, F32]) -> None:
-        rows = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
+        # What is not finite may have been bad luck, and is asked for again.
+        rows = [(key, row.astype("<f4").tobytes()) for key, row in vectors.items() if np.isfinite(row).all()]
         with self._connect() as base:
             base.executemany("INSERT OR REPLACE INTO frames VALUES (?, ?)", rows)
 

@@ -163,12 +163,14 @@ def _is_short(scorer: Scorer) -> bool:
 
 def _numberless(scores: Scores, scorers: Iterable[str]) -> dict[str, str]:
     """The scorers that scored no take at all, with the reason for the report."""
-    empty = {}
-    for name in scorers:
-        values = (value for one in scores.values() for score, value in one.scores.items() if score.scorer == name)
-        if not any(map(math.isfinite, values)):
-            empty[name] = f"scorer {name}: it gave none of {len(scores)} takes a number"
-    return empty
+    empty = [name for name in scorers if unscored(scores, name) == len(scores)]
+    return {name: f"scorer {name}: it gave none of {len(scores)} takes a number" for name in empty}
+
+
+def unscored(scores: Scores, scorer: str) -> int:
+    """How many takes have no number by ``scorer``, as where an embedding was not finite."""
+    values = [[value for score, value in one.scores.items() if score.scorer == scorer] for one in scores.values()]
+    return sum(not any(map(math.isfinite, own)) for own in values)
 
 
 @dataclass(frozen=True)

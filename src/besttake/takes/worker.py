@@ -95,7 +95,8 @@ class Worker:
             for other in [key for key in self._envs if key[0] == slot]:
                 self._envs.pop(other).close()
             with redirect_stderr(io.StringIO()):  # what its package says at import, the parent has shown once
-                self._envs[name] = registry.env(job.key.env)
+                # The parent has opened the same env, and one of the hub only because it was allowed to.
+                self._envs[name] = registry.env(job.key.env, trust_remote_code=job.key.env.startswith("hub:"))
         return self._envs[name]
 
     def _reset(self, env: Env, job: Job) -> None:

@@ -195,6 +195,8 @@ def _plan(source: Run, promise: Promise, starts: str | int | None) -> Plan:
         for uri in values if isinstance(values, list) else [values]:
             if isinstance(uri, str):
                 registry.check_harmless(family, registry.FromFile(uri, source.path / "result.json"))
+    if given.get("trust_remote_code"):
+        registry.check_trusted(source.path / "result.json", "trust_remote_code: true")
     changes = {
         "policy": [policy], "name": [promise.policy], "arms": [promise.arm],
         "scorer": _scorer_uri(given.get("scorer"), promise.scorer),

@@ -160,7 +160,7 @@ def doctor(
         policy: URI of a policy.
         env: URI of an environment.
         demos: A library directory, or demonstrations by URI or path.
-        trust_remote_code: Allow the checkpoint to run code that it contains.
+        trust_remote_code: Allow the checkpoint, or an env from the hub, to run code that it contains.
 
     Returns:
         The checks, each with a remedy if it failed. ``healthy`` is True if the base install works and the named parts
@@ -241,7 +241,7 @@ def _pair(
         loaded = registry.policy(policy_uri, trust_remote_code=trust_remote_code) if policy_uri else None
         policy = loaded.spec if loaded else None
     with _collected(problems):
-        env, size = _try_env(env_uri) if env_uri else (None, "")
+        env, size = _try_env(env_uri, trust_remote_code) if env_uri else (None, "")
     with _collected(problems):
         library = _small_library(demos, env, folder) if demos else None
     if policy is not None and env is not None:
@@ -283,9 +283,9 @@ def _collected(problems: list[str]) -> Iterator[None]:
         problems.append(str(error))
 
 
-def _try_env(uri: str) -> tuple[EnvSpec, str]:
+def _try_env(uri: str, trust_remote_code: bool = False) -> tuple[EnvSpec, str]:
     """The spec of an env that could be reset and drew a picture, and the picture's size."""
-    with registry.opened_env(uri) as env:
+    with registry.opened_env(uri, trust_remote_code=trust_remote_code) as env:
         spec = env.spec
         env.reset(Start(spec.tasks[0].name, spec.starts[0]))
         seen = env.observe((spec.score_camera,)).images[spec.score_camera]

@@ -13,6 +13,7 @@ from besttake.measure.rescore import check_same_takes
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting import tables, writers
 from besttake.reporting.dataset import Scene, write_dataset
+from besttake.reporting.hub import write_hub
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
 from besttake.verbs.diagnose.setup import spec_of
@@ -31,6 +32,8 @@ class Wanted:
         films: Directory for an MP4 of each take. A film shows the scored frames, one every ``stride`` steps, at the
             speed of the robot.
         lerobot: Directory for the takes as a LeRobotDataset v3.0.
+        hub: Directory for ``.eval_results/besttake.yaml`` and a text for the model card of one policy.
+        benchmark: Data set on the hub whose tasks were played, for ``hub`` (default: that of the demonstrations).
         policies: Export only takes of these policies. Empty means all, here and in the next two.
         tasks: Export only takes of these tasks.
         arms: Export only takes of these arms.
@@ -51,6 +54,8 @@ class Wanted:
     figures: Path | None = None
     films: Path | None = None
     lerobot: Path | None = None
+    hub: Path | None = None
+    benchmark: str = ""
     policies: Sequence[str] = ()
     tasks: Sequence[str] = ()
     arms: Sequence[str] = ()
@@ -60,8 +65,8 @@ class Wanted:
     fps: int | None = None
 
     def __post_init__(self) -> None:
-        if not any((self.csv, self.figures, self.films, self.lerobot)):
-            raise PlanError("say what to export: `csv`, `figures`, `films` or `lerobot`")
+        if not any((self.csv, self.figures, self.films, self.lerobot, self.hub)):
+            raise PlanError("say what to export: `csv`, `figures`, `films`, `lerobot` or `hub`")
         if self.outcome not in ("", "success", "failure"):
             raise PlanError(f"`outcome` {self.outcome}: choose success or failure")
 
@@ -100,6 +105,8 @@ def export(
     made = _tables(opened, folder) if wanted.csv else []
     if wanted.figures is not None:
         made += writers.write_figures(opened.result, wanted.figures)
+    if wanted.hub is not None:
+        made += write_hub(opened.result, wanted.hub, next(iter(wanted.policies), ""), wanted.benchmark)
     if wanted.films is None and wanted.lerobot is None:
         return made
     with Store.open(opened.path) as store:

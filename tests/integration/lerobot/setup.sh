@@ -6,12 +6,12 @@ set -euo pipefail
 dir="$1"
 packages=(
   -r "$2"
-  "lerobot[smolvla,pi,dataset,evaluation,diffusion]==0.6.1" "mujoco==3.8.1"
+  "lerobot[smolvla,pi,dataset,evaluation,diffusion,training]==0.6.1" "mujoco==3.8.1"
   "faker>=33,<35" "qwen-vl-utils>=0.0.11,<0.1" "peft>=0.18,<1" "torchdiffeq>=0.2.4,<0.3" "dm-tree>=0.1.8,<1"
   "timm==1.0.30"
   "numba" "matplotlib" "easydict" "future" "h5py>=3.10" "PyOpenGL"
   "dm-control==1.0.41" "pymunk<7" "pygame" "shapely" "scikit-image"
-  "websockets>=15" "msgpack>=1.0" "pytest>=8"
+  "websockets>=15" "msgpack>=1.0" "pytest>=8" "trackio==0.43.0"
 )
 unpinned=("hf-libero==0.1.4" "robosuite==1.4.0" "bddl==1.0.1" "gym-pusht==0.1.8" "gym-aloha==0.1.5")
 python="${BESTTAKE_PYTHON312:-}"

@@ -106,6 +106,7 @@ def diagnose(
             )  # fmt: skip
             store.write_bytes("result.json", result.to_json().encode())
             clear(store.path / ROUNDS)
+    session.reporter.conclude(result)
     return result
 
 

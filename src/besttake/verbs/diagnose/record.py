@@ -21,7 +21,7 @@ from besttake.measure.partial import ROUNDS, PartialCell, partial_cell, round_js
 from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, RunProgress
-from besttake.scorers.scoring import score_takes
+from besttake.scorers.scoring import score_takes, unscored
 from besttake.takes.heartbeat import Beat
 from besttake.takes.jobs import TakeGrid
 from besttake.takes.key import Row, TakeKey
@@ -275,7 +275,9 @@ class _Scoring:
         scores, encoder, session = self.so_far(self.session.reporter), self.encoder, self.session
         declared = {spec.name for spec in self.setup.scorers if spec.length}
         session.notes += [length_note(name) for name in sorted(scores.length - declared)]
-        for why in scores.lost.values():
+        blank = {name: unscored(scores, name) for name in {s.name for s in self.setup.scorers} & {*scores.scorers}}
+        less = [f"scorer {name}: {n} of {len(scores)} takes have no score" for name, n in sorted(blank.items()) if n]
+        for why in (*scores.lost.values(), *less):
             session.note(why)
         session.encoded = self._new
         if isinstance(encoder, CachedEncoder):

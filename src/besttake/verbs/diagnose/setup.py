@@ -47,6 +47,7 @@ from besttake.types import F32, Array, EnvSpec, Observation, Start
 
 _NOT_REHEARSED = ("python", "vla-eval")
 """Envs that are not rehearsed: one may be a robot whose scene a person sets up, the other takes minutes to build."""
+_OF_OTHERS = ("gym", "hub")
 _STEPS = 5
 _CLOSE, _LEVELS = 1e-4, 8
 """How far numbers and grey levels may be apart: a GPU does not add in the same order twice. Noise is far larger."""
@@ -82,7 +83,7 @@ class Setup:
 
 def open_envs(plan: Plan) -> dict[str, EnvSpec]:
     """The specs of a plan's environments by URI; PlanError when they lack a planned task."""
-    envs = {uri: spec_of(uri) for uri in plan.env}
+    envs = {uri: spec_of(uri, trust_remote_code=plan.trust_remote_code) for uri in plan.env}
     known = [task.name for env in envs.values() for task in env.tasks]
     for name in plan.task:
         if name not in known:
@@ -260,9 +261,9 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
     return config
 
 
-def spec_of(uri: str | registry.FromFile) -> EnvSpec:
+def spec_of(uri: str | registry.FromFile, *, trust_remote_code: bool = False) -> EnvSpec:
     """The spec of an environment, which is made for it and closed again."""
-    with registry.opened_env(uri) as env:
+    with registry.opened_env(uri, trust_remote_code=trust_remote_code) as env:
         _log.info("environment %s: %d tasks, %d starts each", uri, len(env.spec.tasks), len(env.spec.starts))
         return env.spec
 
@@ -308,7 +309,7 @@ def versions() -> dict[str, str]:
 def rehearsed(policy_uri: str, env_uri: str) -> bool:
     """Whether this pair is worth a rehearsal: one of the two is the user's own, and the env may be played."""
     policy, env = Uri.parse(policy_uri).scheme, Uri.parse(env_uri).scheme
-    return env == "gym" or (policy == "python" and env not in _NOT_REHEARSED)
+    return env in _OF_OTHERS or (policy == "python" and env not in _NOT_REHEARSED)
 
 
 def rehearse(policy: Policy, policy_uri: str, env_uri: str, patience: float | None = None) -> float:
@@ -324,7 +325,7 @@ def rehearse(policy: Policy, policy_uri: str, env_uri: str, patience: float | No
             if Uri.parse(policy_uri).scheme == "python":
                 caller(_check_policy, policy, policy_uri, before)
             chunk = caller(policy.sample, [before], [_draw(0)])[0]
-        if Uri.parse(env_uri).scheme == "gym":
+        if Uri.parse(env_uri).scheme in _OF_OTHERS:
             _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
         began = time.perf_counter()
         env.observe((spec.score_camera,))
