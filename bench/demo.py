@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -24,17 +24,22 @@ def memory(pid: int) -> int:
     return total
 
 
+def peak_memory(process: subprocess.Popen[bytes]) -> int:
+    """The most kilobytes of a process and its children, once it has ended."""
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, memory(process.pid))
+        time.sleep(0.2)
+    return peak
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "demo"
         command = [sys.executable, "-m", "besttake", "demo", "-o", str(out), "-q"]
         environment = {"BESTTAKE_CACHE": str(Path(scratch) / "cache")}
-        began, peak = time.perf_counter(), 0
-        process = subprocess.Popen(command, env={**__import__("os").environ, **environment}, stdout=subprocess.DEVNULL)
-        done = threading.Event()
-        while process.poll() is None:
-            peak = max(peak, memory(process.pid))
-            done.wait(0.2)
+        began = time.perf_counter()
+        peak = peak_memory(subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL))
         whole = time.perf_counter() - began
         cost = json.loads((out / "result.json").read_text())["cost"]
         told = sum(cost["seconds"].values())

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.demo import memory
+from bench.demo import peak_memory
 
 POLICIES = ("half", "few", "alt", "mid", "strong")
 
@@ -20,15 +20,11 @@ def main() -> None:
         policies = [part for name in POLICIES for part in ("--policy", f"testbed:{name}")]
         plan = ["--env", "testbed", "--starts", "40", "--seeds", "3", "--arms", "base", "--workers", "2"]
         command = [sys.executable, "-m", "besttake", "diagnose", *policies, *plan, "-o", str(out), "-q"]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        began, peak = time.perf_counter(), 0
-        while process.poll() is None:
-            peak = max(peak, memory(process.pid))
-            time.sleep(0.2)
+        began = time.perf_counter()
+        peak = peak_memory(subprocess.Popen(command, stdout=subprocess.DEVNULL))
         takes = json.loads((out / "result.json").read_text())["cost"]["takes"]
-        print(
-            f"{takes} takes in {time.perf_counter() - began:.0f} s; peak memory {peak / 1024:.0f} MB over all processes"
-        )
+        seconds = time.perf_counter() - began
+        print(f"{takes} takes in {seconds:.0f} s; peak memory {peak / 1024:.0f} MB over all processes")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ def main() -> int:
             keep(outcomes[-1])
     print(table(outcomes))
     broken = [line for one in outcomes for line in one.broken.values()]
-    print("\n".join(["", *broken]) if broken else "\nnothing broke")
+    idle = "; no time for a try of " + ", ".join(one.name for one in outcomes if not one.tries)
+    print("\n".join(["", *broken]) if broken else f"\nnothing broke{idle if idle[-1] != ' ' else ''}")
     return 1 if broken else 0
 
 

@@ -80,7 +80,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "scorers": {
         "manifold": "besttake.scorers.frames:Manifold",
         "coverage": "besttake.scorers.frames:Coverage",
-        "consensus": "besttake.scorers.frames:Consensus",
         "smoothness": "besttake.scorers.smoothness:Smoothness",
     },
 }

@@ -60,3 +60,10 @@ def test_a_broken_try_is_made_again_and_counts_once(toy: list[float], monkeypatc
     assert '| 20 | 10 x "fine" | 0 |' in run.PAGE.read_text()
     assert call(monkeypatch, "--full", "--afresh") == 0
     assert [one.tries for one in run.kept().values()] == [10]
+
+
+def test_a_stage_that_had_no_time_is_not_passed_over(
+    toy: list[float], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--minutes", "0.0000001") == 0
+    assert "nothing broke; no time for a try of toy\n" in capsys.readouterr().out

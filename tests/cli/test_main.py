@@ -43,7 +43,6 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--seeds", "0"], "--seeds"),
         (["diagnose", "missing.yaml"], "missing.yaml: No such file"),
         (["diagnose", "--policy", "testbed:half", "--env", "testbed", "--worth", "0.03"], "did you mean 3?"),
-        (["plan", "--pass1", "0.6", "--gain", "0.05"], "did you mean 5?"),
         (["export", "nowhere", "--csv"], "is not a run"),
         (["export", "nowhere"], "say what to export: --csv"),
         (["runs", "list", "nowhere"], "nowhere is not a directory"),

@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {
 UNTIL_DECIDED: dict[str, Any] = {
     "policy": ["testbed:half", "testbed:strong"], "env": "testbed", "task": ["stack", "drawer"], "until": "decided",
     "budget": 300, "arms": "base,cooled,shuffled,retrieve,rerank", "stride": 8, "probe_states": 16,
-    "check_states": 16, "demos_per_task": 5, "seed": 3, "scorer": ["coverage", "manifold", "consensus", "smoothness"],
+    "check_states": 16, "demos_per_task": 5, "seed": 3, "scorer": ["coverage", "manifold", "smoothness"],
     "workers": 2,
 }  # fmt: skip
 

@@ -107,7 +107,7 @@ def test_no_frame_is_encoded_twice_whoever_reads_its_embedding(run: Path, librar
     encoder, Counting.frames = library.encoder(), 0
     assert isinstance(encoder, Pixels)
     counting = Counting.from_arrays(encoder.arrays())
-    several = ["manifold", "coverage", "consensus"]
+    several = ["manifold", "coverage"]
     scorers = [*make_scorers(several).values()]
     with Store.open(run) as store:
         scores = score_takes(store, library, counting, scorers)

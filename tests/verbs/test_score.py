@@ -124,12 +124,12 @@ def test_intervals_hold_however_the_run_was_looked_at(
 
 def test_scores_that_were_added_are_those_of_a_diagnosis_with_the_scorer(run: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "run"))
-    judged = score(copy, ["smoothness", "consensus"])
+    judged = score(copy, ["smoothness"])
     before = (copy / "scores.safetensors").read_bytes()
-    assert score(copy, ["smoothness", "consensus"]).cells == judged.cells
+    assert score(copy, ["smoothness"]).cells == judged.cells
     assert (copy / "scores.safetensors").read_bytes() == before
     again = Result.load(copy / "result.json")
-    result = diagnose(Plan.model_validate({**again.plan, "scorer": ["smoothness", "consensus"]}), copy)
+    result = diagnose(Plan.model_validate({**again.plan, "scorer": ["smoothness"]}), copy)
     for cell, one in zip(result.cells, judged.cells, strict=True):
         assert cell.scorer == "smoothness"
         assert cell.chosen is not None

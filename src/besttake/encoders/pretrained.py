@@ -36,7 +36,6 @@ SIZE = 224
 class Tower:
     """One vision model: ``forward`` takes float32 (B, 3, size, size) and gives (B, dim)."""
 
-    name: str
     module: Any
     forward: Callable[[Any], Any]
     size: int
@@ -140,7 +139,7 @@ make, make_dinov2, make_siglip = (partial(_make_towers, name) for name in ("dino
 def _dinov2(name: str) -> Tower:
     transformers = need("transformers", "the encoder dinov2")
     model = _load(transformers.Dinov2Model, name or DINOV2, None if name else DINOV2_REVISION, ("dinov2",))
-    return Tower("dinov2", model, _pooled(model), SIZE, IMAGENET_MEAN, IMAGENET_STD, "class token")
+    return Tower(model, _pooled(model), SIZE, IMAGENET_MEAN, IMAGENET_STD, "class token")
 
 
 def _siglip(name: str) -> Tower:
@@ -149,7 +148,7 @@ def _siglip(name: str) -> Tower:
     model = _load(transformers.SiglipVisionModel, name or SIGLIP, None if name else SIGLIP_REVISION, kinds)
     # DINOv2 always interpolates its position table to the size it is given; SigLIP only on request.
     extra = {} if int(model.config.image_size) == SIZE else {"interpolate_pos_encoding": True}
-    return Tower("siglip", model, _pooled(model, **extra), SIZE, HALF, HALF, "attention pooling")
+    return Tower(model, _pooled(model, **extra), SIZE, HALF, HALF, "attention pooling")
 
 
 def _pooled(model: Any, **extra: bool) -> Callable[[Any], Any]:

@@ -42,30 +42,18 @@ def make(
     if seen or scored:
         read.choice("score_camera", scored, seen)
     actions, states = read.whole("action_dim", action_dim), read.whole("state_dim", state_dim, least=0)
-    return RobotEnv(
-        EnvSpec(
-            read.uri,
-            (TaskSpec(task, task, task, facts.horizon or _HORIZON),),
-            _STARTS[: facts.starts],
-            action_dim=actions,
-            state_dim=states,
-            cameras=seen,
-            score_camera=scored,
-            goes_on=False,
-            fps=facts.fps or 10.0,
-            **facts.body,
-            fingerprint=short_hash(f"{task} {seen} {scored} {actions} {states}"),
-        )
-    )
+    spec = EnvSpec(
+        read.uri, (TaskSpec(task, task, task, facts.horizon or _HORIZON),), _STARTS[: facts.starts],
+        action_dim=actions, state_dim=states, cameras=seen, score_camera=scored, goes_on=False, fps=facts.fps or 10.0,
+        **facts.body, fingerprint=short_hash(f"{task} {seen} {scored} {actions} {states}"),
+    )  # fmt: skip
+    return RobotEnv(spec)
 
 
-def robot_uri(task: str, policy: PolicySpec, **options: object) -> str:
+def robot_uri(task: str, policy: PolicySpec) -> str:
     """The URI of a robot that shows ``policy`` what it reads, and takes what it gives."""
-    known = {
-        "cameras": ",".join(policy.cameras), "action_dim": policy.action_dim, "state_dim": policy.state_dim or 0,
-        **options,
-    }  # fmt: skip
-    given = {name: value for name, value in known.items() if value != ""}
+    sizes = {"action_dim": policy.action_dim, "state_dim": policy.state_dim or 0}
+    given = {**({"cameras": ",".join(policy.cameras)} if policy.cameras else {}), **sizes}
     return f"robot:{quote(task, safe='')}?{urlencode(given, quote_via=quote, safe=',')}"
 
 

@@ -5,7 +5,6 @@ Everything is a mean over starts with a 95 % interval. Of start i, when the best
 | quantity | of a start | what it says |
 | --- | --- | --- |
 | gain | S_i - pass@1_i | S_i is the success of the chosen take; a random choice gains nothing |
-| over shortest | gain_i - gain_i of the shortest take | what is left when length alone could have given it away |
 | over own | gain_i - gain_i of the run's own scorer | what another choice of the scorer would change |
 | harm | pass@n_i - S_i | it picks a failure though a success was there; of a random choice this is the headroom |
 | AUC | chance that a success of the start scores above a failure of it | only starts with both count |
@@ -81,7 +80,7 @@ class ScorerRow:
 
     ``success`` is that of the picked take, ``capture`` is gain over headroom; the table above explains the others.
     ``own``: the run's verdict picks by it. ``leak``: it depends on the length of a take, which gives the outcome away
-    if episodes stop at success. ``unscored``: how many takes it gave no number.
+    if episodes stop at success.
     """
 
     scorer: str
@@ -91,10 +90,8 @@ class ScorerRow:
     capture: Estimate
     auc: Estimate
     harm: Estimate
-    over_shortest: Estimate
     over_own: Estimate
     leak: bool
-    unscored: int
 
 
 @dataclass(frozen=True)
@@ -183,8 +180,7 @@ class _Picks:
         return ScorerRow(
             scorer, is_own, self._mean(chosen.successes, stats.unit_scale()), self.estimate("choice", chosen.gains),
             self._capture(chosen.gains), self._auc(scores), self._mean(harm, stats.unit_scale()),
-            self._mean(chosen.gains - self.shortest, stats.pick_scale()), over_own, self.data.leaks(name),
-            select.pick(scores, self.outcomes).invalid,
+            over_own, self.data.leaks(name),
         )  # fmt: skip
 
     def estimate(self, kind: Kind, values: F64) -> Estimate:

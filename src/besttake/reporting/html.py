@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from markupsafe import Markup
 
 from besttake.demos.reading import jpeg
@@ -253,11 +254,10 @@ def _tables(result: Result) -> Section:
     parts += [title("How it was made"), block("made", *_made(result))]
     if result.command:
         parts += [title("Make it again", level=4), Markup('<pre class="command">{}</pre>').format(result.command)]
-    if result.plan:
-        import yaml
-
-        text = yaml.safe_dump(result.plan, sort_keys=False, allow_unicode=True)
-        parts.append(_unprinted("The plan", Markup("<pre>{}</pre>").format(text)))
+    for name, values in (("The plan", result.plan), ("The demonstrations", result.library)):
+        if values:
+            text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+            parts.append(_unprinted(name, Markup("<pre>{}</pre>").format(text)))
     return Section("tables", "Every cell and task, and how it was made", parts, style="folded")
 
 
@@ -274,23 +274,9 @@ def _made(result: Result) -> list[Markup]:
     facts = {
         "Cost": [*spent, *((stage, duration(seconds)) for stage, seconds in cost.seconds.items())],
         "Versions": versions,
-        "Demonstrations": _library(result.library or {}),
     }
     return [
         Markup("<div>{}{}</div>").format(title(name, level=4), Table("", ("", ""), rows).section("compact"))
         for name, rows in facts.items()
         if rows
     ]
-
-
-def _library(about: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the library is, as lines: nested values on one line, empty ones and fingerprints left out."""
-    lines = []
-    for name, value in about.items():
-        if isinstance(value, dict):
-            value = value["name"] if "name" in value else ", ".join(f"{key} {part}" for key, part in value.items())
-        elif isinstance(value, list | tuple):
-            value = ", ".join(map(str, value))
-        if value not in (None, "") and name != "fingerprint":
-            lines.append((name.replace("_", " "), str(value)))
-    return lines

@@ -66,6 +66,8 @@ EXTRAS = (
     Extra("hdf5", "demonstrations of LIBERO and robomimic", ("h5py",), "h5py"),
     Extra("gym", "Gymnasium environments", ("gymnasium",), "gymnasium"),
     Extra("ray", "workers on several machines", ("ray",), "ray"),
+    Extra("trackio", "diagnose --track trackio", ("trackio",), "trackio"),
+    Extra("wandb", "diagnose --track wandb", ("wandb",), "wandb"),
 )
 
 

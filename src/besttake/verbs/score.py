@@ -73,7 +73,7 @@ def score(run: str | Path, scorer: str | Sequence[str] = (), *, progress: bool |
 
     Args:
         run: The run directory.
-        scorer: URI of a scorer to add, or several: ``"consensus"``, ``"python:my_scorer:make"``.
+        scorer: URI of a scorer to add, or several: ``"smoothness"``, ``"python:my_scorer:make"``.
         progress: True shows a progress bar.
 
     Returns:
@@ -86,7 +86,7 @@ def score(run: str | Path, scorer: str | Sequence[str] = (), *, progress: bool |
         PlanError: A scorer was trained on starts of this run.
 
     Examples:
-        >>> besttake.score("runs/mine", ["smoothness", "consensus"]).policies[0].rows[0].gain  # doctest: +SKIP
+        >>> besttake.score("runs/mine", "smoothness").policies[0].rows[0].gain  # doctest: +SKIP
     """
     directory, reporter = Path(run), as_reporter(progress)
     with one_thread():

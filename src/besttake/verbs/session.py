@@ -104,8 +104,7 @@ def _with_robot(keys: Mapping[str, Any], loaded: dict[str, Policy]) -> dict[str,
     if not isinstance(uri, str) or not tasks:
         raise PlanError("a session needs a `policy`, and a `task` in words (or an `env`)")
     loaded[uri] = registry.policy(uri, trust_remote_code=bool(keys.get("trust_remote_code")))
-    known = {name: keys[name] for name in ("gripper_dim",) if keys.get(name) is not None}
-    envs = [robot_uri(task, loaded[uri].spec, **known) for task in ([tasks] if isinstance(tasks, str) else tasks)]
+    envs = [robot_uri(task, loaded[uri].spec) for task in ([tasks] if isinstance(tasks, str) else tasks)]
     return {**keys, "task": (), "env": envs}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 import subprocess
 import sys
 import threading
@@ -24,20 +23,13 @@ from browser import Browser, find  # noqa: E402
 
 PLAN = {"policy": "testbed:half?replan=9", "env": "testbed:pick", "starts": 5, "seeds": 4, "stride": 9}
 ARMS, TAKES, KILLS = "base,cooled,retrieve", 60, 10
-UNSCORED = ("pass_1", "pass_n", "gain")
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Parts:
     """Server, robot and browser, each started again when it is gone."""
 
     def __init__(self, run: Path) -> None:
-        self.run, self.port, self.page_port = run, free_port(), free_port()
+        self.run, self.port, self.page_port = run, 8137, 8138  # the same after a kill
         self.page = f"http://127.0.0.1:{self.page_port}/"
         self.server = self.robot = self.browser = None
         self.reports: dict[str, bool | str] = {}
@@ -139,7 +131,5 @@ def test_a_session_that_is_killed_ten_times_has_the_verdict_of_a_diagnosis(tmp_p
         np.testing.assert_array_equal(take.frames(), its[key].frames()[: len(seen)])
     (cell,), (other,) = result["cells"], same["cells"]
     assert (cell["headroom"], cell["arms"]["content"]) == (other["headroom"], other["arms"]["content"])
-    for arm, measured in cell["arms"]["arms"].items():
-        assert [measured[name] for name in UNSCORED] == [other["arms"]["arms"][arm][name] for name in UNSCORED]
     for question in ("headroom", "cooled", "retrieve", "content"):
         assert cell["verdict"]["questions"][question] == other["verdict"]["questions"][question]

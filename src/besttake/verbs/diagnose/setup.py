@@ -139,8 +139,8 @@ def set_up(
     return Setup(plan, envs, library, encoder, retrieval, scorers, tuple(notes), (*made.values(),))
 
 
-WITHOUT_DEMOS = ("smoothness", "consensus")
-"""Scorers of a plan that has no demonstrations; the first picks, since it gains more (docs/scorers.md)."""
+WITHOUT_DEMOS = ("smoothness",)
+"""The scorer of a plan that has no demonstrations."""
 
 
 def with_defaults(plan: Plan) -> Plan:

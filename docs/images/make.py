@@ -1,6 +1,6 @@
 """The pictures of a report that the docs show: the first screen on a desktop and on a phone.
 
-    python bench/screenshots.py RUN docs/images                         # report-desktop.png and report-phone.png
+    python docs/images/make.py RUN docs/images                        # report-desktop.png and report-phone.png
 
 Needs chromium. The report is made afresh; the run stays as it is.
 """
@@ -19,6 +19,7 @@ FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-ne
 
 
 def main() -> None:
+    """Make both pictures."""
     run, out = sys.argv[1:]
     with tempfile.TemporaryDirectory() as scratch:
         page = make_html(run, Path(scratch) / "report.html")
