@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -124,9 +124,11 @@ class _PlayedByPeople(Playing):
 
     def __enter__(self) -> Self:
         setup, service, people = self.setup, self._service, self._people
-        env = next(iter(setup.envs.values()))
+        world, *others = {replace(env.world, name="") for env in setup.envs.values()}
+        if others:
+            raise PlanError("`env`: the tasks of a session are of one robot, with the same cameras, actions and states")
         arms = arm_sampler(
-            self.policy, env.world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates
+            self.policy, world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates
         )  # fmt: skip
         served = InSession(arms, partial(people.begin, envs=setup.envs))
         if service.protocol == "openpi" and any(spec.history for spec in specs_of(setup.plan.arms).values()):
