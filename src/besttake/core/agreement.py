@@ -52,7 +52,7 @@ class Sources:
 def sources(
     outcomes: ArrayLike, tasks: Sequence[object], env_seeds: ArrayLike | None = None, seeds: ArrayLike | None = None
 ) -> Sources:
-    """Split the disagreement of takes (S, N) of starts of ``tasks`` (S,).
+    """Estimate how much of the disagreement of takes (S, N) comes from start, env seed and policy seed.
 
     ``env_seeds`` and ``seeds`` (S, N) are numbers, NaN where they were not recorded: two takes with the same number
     share it. Where neither was recorded, takes of a start share the start alone.

@@ -55,7 +55,7 @@ def length(vectors: NDArray[Any]) -> Any:
 
 
 def exp(x: F32) -> F32:
-    """``np.exp`` for float32 between -87 and 88, where it goes no further; within 2 units in the last place."""
+    """The exponential of float32 numbers, clipped to [-87, 88]; within 2 units in the last place."""
     x = np.minimum(np.maximum(x, np.float32(-87)), np.float32(88))
     power = np.rint(x * _LOG2_E)
     rest = (x - power * _LOG_2_HIGH) - power * _LOG_2_LOW

@@ -48,7 +48,7 @@ class EventConfig:
             raise ValueError(f"gripper_open must be -1 or 1, not {self.gripper_open}")
 
     def every_turn(self) -> EventConfig:
-        """The same, with every sharp turn of consecutive steps an event; what does not move has no direction."""
+        """A copy that counts every sharp turn as an event, without a smallest speed or distance between events."""
         return replace(self, min_speed=0.0, min_gap=1)
 
 

@@ -73,7 +73,7 @@ class Checked:
     def helps(self) -> bool:
         """Whether the error is shown to fall, by `GAIN` or more, without the sample being moved too far."""
         shown = self.added.high is not None and self.added.high < 0
-        return shown and lowest(self.added) <= -GAIN and (self.reach or 0.0) <= REACH
+        return shown and value_or_inf(self.added) <= -GAIN and (self.reach or 0.0) <= REACH
 
 
 @dataclass(frozen=True)
@@ -188,17 +188,17 @@ def judge(
     )  # fmt: skip
 
 
-def calmest_of(errors: Mapping[float, Estimate]) -> float | None:
-    """The noise with the lowest error; the most noise of equals."""
+def best_noise(errors: Mapping[float, Estimate]) -> float | None:
+    """The noise with the lowest error; in a tie the highest noise."""
     values = {noise: e.value for noise, e in sorted(errors.items(), reverse=True) if e.value is not None}
     return min(values, key=lambda noise: values[noise]) if values else None
 
 
 def simplest(tried: Sequence[Checked]) -> Checked:
     """The simplest, and then the weakest, of those whose error is `CLOSE` to the lowest."""
-    least = min(lowest(one.added) for one in tried)
-    close = [one for one in tried if lowest(one.added) <= least + CLOSE] or list(tried)
-    return min(close, key=lambda one: (complexity(one.config), one.config.prior, lowest(one.added)))
+    least = min(value_or_inf(one.added) for one in tried)
+    close = [one for one in tried if value_or_inf(one.added) <= least + CLOSE] or list(tried)
+    return min(close, key=lambda one: (complexity(one.config), one.config.prior, value_or_inf(one.added)))
 
 
 def choose(tried: Sequence[Checked]) -> RetrievalConfig | None:
@@ -228,8 +228,8 @@ def complexity(config: RetrievalConfig) -> tuple[int, int]:
     return sum(getattr(config, name) != getattr(plain, name) for name in names), -RULES.index(config.rule)
 
 
-def lowest(estimate: Estimate) -> float:
-    """The value of an estimate, to be minimised; infinite where there is none."""
+def value_or_inf(estimate: Estimate) -> float:
+    """The value of an estimate, or infinity where there is none."""
     return np.inf if estimate.value is None else estimate.value
 
 

@@ -138,7 +138,7 @@ def plan(
 
 @dataclass(frozen=True)
 class Futures:
-    """After how many further starts each question is a YES, and a NO, in each future: (B,) by name; inf for never."""
+    """How many more starts each question needs for a YES, and for a NO, in B simulations (B,); inf for never."""
 
     yes: Mapping[str, F64]
     no: Mapping[str, F64]

@@ -46,7 +46,7 @@ class Picks:
 
 @dataclass(frozen=True)
 class Selection:
-    """A selector on one cell with n takes per start: success (S,) and gain over pass@1, G_i (S,), of each start."""
+    """What keeping one of n takes per start achieves: success (S,) and gain over pass@1, G_i (S,), of each start."""
 
     n: int
     successes: F64
@@ -226,7 +226,7 @@ def choose_rate(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) ->
 
 
 def held_out(outcomes: ArrayLike, scores: ArrayLike, folds: NDArray[np.int64], n: int | None = None) -> Retried:
-    """`retry` where the threshold of each fold of the starts is chosen on the other folds (`choose_rate`).
+    """Cross-validated `retry`: each fold of the starts has a threshold chosen on the other folds (`choose_rate`).
 
     ``folds`` (S,) says which fold each start is in. Where there is only one fold, no take passes.
     """

@@ -158,7 +158,7 @@ def tracks(
     alpha: float = 0.05,
     horizon: int = HORIZON,
 ) -> list[Track]:
-    """The tracks of Q questions with ``values`` (T, Q) in the order of the run, NaN where a start has none.
+    """Run the test of Q questions start by start; ``values`` (T starts, Q) are NaN where a start has none.
 
     ``ruling`` (T, Q): the values that a NO may rest on; all unless given. Scales and stakes may not depend on what
     was seen, or a later start could change an answer that was given. ``horizon``: the starts that bets cover.

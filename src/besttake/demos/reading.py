@@ -196,7 +196,7 @@ def fitted(image: Any, largest: int) -> U8:
 
 
 def fitted_array(frames: U8, largest: int) -> U8:
-    """Frames (F, H, W, 3), their longest side at most ``largest``."""
+    """Downscale frames (F, H, W, 3) so that the longest side is at most ``largest``."""
     from PIL import Image
 
     if max(frames.shape[1:3], default=0) <= largest:

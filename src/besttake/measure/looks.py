@@ -105,7 +105,7 @@ def cell_name(policy: str, env: str, group: str) -> str:
 
 
 def looks_at(units: Sequence[Unit], now: Look, past: Past) -> Looks:
-    """The looks of a cell that has as many starts and seeds as ``now`` says, and had others in the ``past``.
+    """The earlier times at which a cell was judged, with other numbers of starts or seeds than ``now``.
 
     A look at more starts counts for a later one at fewer, too: who may choose among samples finds a gain in one.
     """

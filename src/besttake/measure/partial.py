@@ -90,7 +90,7 @@ def read_round(directory: Path) -> list[PartialCell]:
 
 
 def settings_of(manifest: Manifest) -> Settings:
-    """How a run is measured, as far as its manifest says."""
+    """The settings of a run that its manifest knows."""
     plan = manifest.plan
     seeds = min(_MOST_SEEDS, max(manifest.extent.seeds, default=0) + 1)
     best_of, worth = plan.get("best_of"), plan.get("worth")

@@ -261,7 +261,7 @@ def shorten(text: str, length: int) -> str:
 
 
 def datum(path: str, value: float | None) -> Mapping[str, str]:
-    """The attributes by which a test (or a script) finds a drawn number in ``result.json``."""
+    """SVG attributes that say which number of ``result.json`` is drawn."""
     return {} if value is None else {"path": path, "value": repr(float(value))}
 
 

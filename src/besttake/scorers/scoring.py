@@ -332,7 +332,7 @@ def _check_camera(scorer: Scorer, starts: Sequence[Sequence[Footage]]) -> None:
 
 
 def windowed(takes: Sequence[Take]) -> list[Footage]:
-    """The takes that a selector chooses among, with their windows in the order of `WINDOWS`."""
+    """Wrap the takes of one start as `Footage`, each with its windows in the order of `WINDOWS`."""
     ends = [take.success_step if take.success_step is not None else take.steps for take in takes]
     footage = []
     for take, end in zip(takes, ends, strict=True):

@@ -42,7 +42,7 @@ class _Connection:
         self._unnamed = 0
 
     def greeting(self) -> bytes | None:
-        """The first frame, where the server speaks first."""
+        """The message that the server sends when a client connects; None if the client speaks first."""
         return None
 
     async def _begun(self, task: Any, start: Any) -> ServedEpisode:

@@ -296,7 +296,7 @@ class Batches:
         return await asyncio.wrap_future(row.answer)
 
     async def close(self) -> None:
-        """Make no more calls; those who wait are turned away."""
+        """Make no more calls, and answer waiting requests with an error."""
         self._closed = True
         self._calls.cancel()
         await asyncio.wait([self._calls])
@@ -341,7 +341,7 @@ class Batches:
         return [row for row in self._waiting if row.shapes == self._waiting[0].shapes][: self._most]
 
     def _wait_until(self, first: SampleRequest, now: float) -> float:
-        """When those who were answered a moment ago have asked again, or will not soon."""
+        """The time until which the next call waits, so that clients that were just answered can join it."""
         window = min(_LONGEST, self._took / 2)
         due = [client.answered + window for client in self.clients if client.answered is not None]
         return min(max(due, default=now), max(first.came, self._free) + window)

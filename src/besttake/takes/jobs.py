@@ -75,7 +75,7 @@ class Actor(Protocol):
     """A sampler that can be made anew in every worker: small, hashable, picklable."""
 
     def sampler(self, env: EnvSpec) -> Sampler:
-        """The sampler, for takes in ``env``."""
+        """Load the policy and its arms in this process, ready to act in ``env``."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Outcomes to a result: headroom, test-retest agreement, intervals and pass@k of what others have run."""
+"""Compute headroom, test-retest agreement and pass@k from outcomes that other tools recorded."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def plan(
 
 @dataclass(frozen=True)
 class _Goal:
-    """What is asked for, fractions and not points."""
+    """What is to be found out; effects are fractions, not points."""
 
     worth: float
     seeds: int | None

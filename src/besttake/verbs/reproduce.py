@@ -201,7 +201,7 @@ def protocols() -> list[str]:
 
 
 def protocol(name: str) -> Protocol:
-    """The table ``name``; PlanError when there is none."""
+    """Load the protocol of the paper's table ``name``; PlanError when there is none."""
     if name not in protocols():
         raise PlanError(f"no table {name!r}; there are {', '.join(protocols())}")
     own = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))

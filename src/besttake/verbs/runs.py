@@ -203,7 +203,7 @@ def _joined(stores: Sequence[Store], command: str) -> Manifest:
 
 
 def _starts(stores: Sequence[Store]) -> str:
-    """One range of starts; RunError where a part is missing in between, or some are tuning starts and some not."""
+    """Join the starts of runs to one range; RunError where some are missing, or only some are tuning starts."""
     texts = [store.manifest.plan["starts"] for store in stores]
     kinds = {is_tuning(text) for text in texts}
     if len(kinds) > 1:
@@ -375,8 +375,8 @@ class ArmProgress:
 
 @dataclass(frozen=True)
 class Summary:
-    """``failures`` counts reasons. ``damaged`` takes, and scores where ``damaged_scores``, are made again when the run
-    goes on. ``digest`` covers takes, outcomes and scores, ``takes_digest`` the takes and outcomes alone."""
+    """The state of a run. ``damaged`` takes and scores are made again when it goes on; ``failures`` counts reasons.
+    ``digest`` covers takes, outcomes and scores, ``takes_digest`` the takes and outcomes alone."""
 
     path: str
     planned: int

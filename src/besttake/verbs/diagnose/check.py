@@ -145,7 +145,7 @@ def check_retrieval_of(
     compare = Comparison(samples.states, asked.seed)
     noises = ((asked.fixed["noise"],) if "noise" in asked.fixed else NOISES) if policy.spec.cools else (1.0,)
     cooled = {noise: compare.error(samples.cooled(noise)) for noise in noises}
-    noise = offline.calmest_of(cooled)
+    noise = offline.best_noise(cooled)
     tried: list[Checked] = []
     for configs in _rounds(library, {"noise": noise, **asked.fixed}, tried) if policy.spec.warm_start else ():
         for config in dict.fromkeys(configs):

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from besttake.arms.base import runnable, specs_of
 from besttake.config import Plan
-from besttake.core.offline import RetrievalCheck, lowest, simplest
+from besttake.core.offline import RetrievalCheck, simplest, value_or_inf
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library
 from besttake.files import cache_dir, read_sealed_json, sealed_json, short_hash, write_bytes
@@ -115,7 +115,7 @@ def config_of(check: RetrievalCheck, base: RetrievalConfig, tasks: Sequence[Task
     if not check.tried:
         return base if check.noise is None else replace(base, noise=check.noise)
     if not check.helps:
-        return min(check.tried, key=lambda one: lowest(one.added)).config
+        return min(check.tried, key=lambda one: value_or_inf(one.added)).config
     config = check.chosen or replace(simplest(check.tried).config, prior=0.0)
     priors = {
         name: check.groups[task.group].prior
