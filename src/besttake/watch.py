@@ -219,7 +219,7 @@ class Visit(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Into the log, not onto the terminal."""
-        _log.debug(format, *args)
+        _log.debug("%s %s", self.command, self.path.partition("?")[0])  # a query may hold a token
 
 
 class _LiveVisit(Visit):

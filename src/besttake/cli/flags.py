@@ -13,6 +13,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -208,7 +209,8 @@ def reporter(quiet: bool, verbose: bool = False) -> Reporter:
 
 def command() -> str:
     """The command line as it was typed, to be kept with the run."""
-    return shlex.join(["besttake", *sys.argv[1:]])
+    words = ["…" if before == "--token" else word for before, word in pairwise(["besttake", *sys.argv[1:]])]
+    return shlex.join(["besttake", *(re.sub("^--token=.*", "--token=…", word) for word in words)])
 
 
 def pairs(name: str, given: list[str], form: str, example: str) -> dict[str, str]:

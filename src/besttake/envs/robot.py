@@ -6,7 +6,6 @@ says what came of each take.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NoReturn
 from urllib.parse import quote, unquote, urlencode
 
@@ -15,7 +14,7 @@ from besttake.envs.base import declared
 from besttake.errors import ComponentError
 from besttake.files import short_hash
 from besttake.options import Reader, names
-from besttake.types import F32, EnvSpec, Observation, PolicySpec, Start, Step, TaskSpec
+from besttake.types import EnvSpec, PolicySpec, TaskSpec
 
 _STARTS = range(10_000)
 _HORIZON = 10_000
@@ -65,20 +64,10 @@ class RobotEnv:
     def __init__(self, spec: EnvSpec) -> None:
         self.spec = spec
 
-    def reset(self, start: Start) -> None:
-        """Refuse: a person sets up the start."""
-        self._refuse()
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise ComponentError(f"{self.spec.name} is played by people: use `besttake serve --session RUN`")
 
-    def step(self, action: F32) -> Step:
-        """Refuse: the robot's own client executes actions."""
-        self._refuse()
-
-    def observe(self, cameras: Sequence[str]) -> Observation:
-        """Refuse: the robot's own client sends what it sees."""
-        self._refuse()
+    reset = step = observe = _refuse
 
     def close(self) -> None:
         """Nothing is open."""
-
-    def _refuse(self) -> NoReturn:
-        raise ComponentError(f"{self.spec.name} is played by people: use `besttake serve --session RUN`")

@@ -101,7 +101,8 @@ class VlaEvalConnection(_Connection):
         }
 
     async def _act(self, payload: Mapping[str, Any]) -> F32:
-        if self._episode is None or self._episode.ends_here():
+        if self._episode is None or self._episode.over:
+            self._ready.clear()
             self._episode = await self._begun(None, None)
         history, step = self._episode.history, len(self._episode.history.actions)
         if step >= MOST_STEPS:
@@ -146,8 +147,7 @@ class OpenpiConnection(_Connection):
             entry = request.get("besttake")
             if isinstance(entry, Mapping) and entry.get("judge"):
                 return wire.pack_openpi({"besttake": await self._judge(entry.get("task"))})
-            followed = self._served.begin is not None or self._gate is not None
-            unsaid = self._in_turn if followed else self._alone
+            unsaid = self._in_turn if self._served.begin or self._gate else self._alone
             chunk = await (unsaid(request) if entry is None else self._in_episode(request, entry))
         except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
             return one_line(error)
@@ -170,9 +170,9 @@ class OpenpiConnection(_Connection):
         return asdict(await asyncio.to_thread(self._gate.judge_seen, frames, str(task or "")))
 
     async def _in_turn(self, request: Mapping[str, Any]) -> F32:
-        """A request that says nothing of its episode: that of the connection goes on, as far as one can know."""
+        """A request that says nothing of its episode: that of the connection goes on, until it is judged."""
         seen = self._observation(request)
-        if self._episode is None or self._episode.ends_here():
+        if self._episode is None or self._episode.over:
             self._episode = await self._begun(None, None)
         episode, history = self._episode, self._episode.history
         executed = episode.sampled[: episode.unconfirmed]
@@ -198,13 +198,13 @@ class OpenpiConnection(_Connection):
         step = entry.get("step") if isinstance(entry, Mapping) else None
         if not isinstance(step, int) or step < 0:
             raise ComponentError("the entry besttake needs a step: how many actions the episode has executed")
-        if step == 0:
-            self._episode = await self._begun(entry.get("task"), entry.get("start"))
         if step > MOST_STEPS:
             raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
-        if self._episode is None:
-            raise ComponentError(f"step {step} of an episode that did not begin on this connection; begin with step 0")
         seen = self._observation(request)
+        if step == 0:
+            self._episode = await self._begun(entry.get("task"), entry.get("start"))
+        if self._episode is None or self._episode.over:
+            raise ComponentError(f"step {step} of an episode that did not begin here, or is judged; begin with step 0")
         self._advance(self._episode, step, entry.get("states", [seen.state]))
         self._episode.unconfirmed = 0
         return await self._continued(self._episode, seen)

@@ -6,7 +6,6 @@ import json
 import logging
 import threading
 from base64 import b64encode
-from collections.abc import Callable
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +24,7 @@ _MOST = 4096
 """Bytes of what the page sends."""
 _SIDE = 480
 _RESULTS = "/results/"
+_ORDERS = {f"/{name}": name for name in ("ready", "judge", "correct", "end")}
 _log = logging.getLogger(__name__)
 
 
@@ -65,35 +65,35 @@ class _OperatorVisit(Visit):
 
     def do_GET(self) -> None:
         """Answer with the page, with what it shows now, or with the results."""
-        path = urlsplit(self.path).path
-        if path == "/" and self._is_welcome():
-            self.answer(HTTPStatus.OK, self.server.page)
-        elif path == "/now" and self._is_welcome():
-            shown = self.server.session.view() | {"results": self._may_see_results()}
-            if shown["phase"] == "busy" and self.server.judged:
-                shown["phase"] = "over"
+        path, server = urlsplit(self.path).path, self.server
+        seen = server.judged or server.session.revealed
+        if not self._is_welcome():
+            return
+        if path == "/":
+            self.answer(HTTPStatus.OK, server.page)
+        elif path == "/now":
+            shown = server.session.view() | {"results": seen}
+            shown |= {"phase": "over"} if shown["phase"] == "busy" and server.judged else {}
             shown |= {name: _picture(shown[name]) for name in ("now", "first")}
             self.answer(HTTPStatus.OK, json.dumps(shown).encode(), Content_Type="application/json")
-        elif path not in ("/", "/now") and (results := self._results()) is not None:
-            self.answer(HTTPStatus.OK, results.current()[1].encode(errors="replace"))
+        elif path != _RESULTS:
+            self.answer(HTTPStatus.NOT_FOUND, b"there is nothing of this name\n")
+        elif not seen:
+            self.answer(HTTPStatus.FORBIDDEN, b"results could tell which arm runs: they come with the verdict\n")
+        else:
+            self.answer(HTTPStatus.OK, server.results.current()[1].encode(errors="replace"))
 
     def do_POST(self) -> None:
         """Carry out what the operator says, and answer with one line."""
         if not self._is_welcome():
             return
-        session = self.server.session
-        orders: dict[str, Callable[..., str]] = {
-            "/judge": session.judge,
-            "/correct": session.correct,
-            "/end": session.end,
-        }
         try:
             size = int(self.headers.get("Content-Length", ""))
             if size > _MOST or self.headers.get("Content-Type") != "application/json":
                 raise ValueError
             said = json.loads(self.rfile.read(size))
-            order = orders[urlsplit(self.path).path]
-            line = order(**{str(name): str(value) for name, value in said.items()})
+            name = _ORDERS[urlsplit(self.path).path]
+            line = getattr(self.server.session, name)(**{str(word): str(value) for word, value in said.items()})
         except BestTakeError as error:
             self.answer(HTTPStatus.CONFLICT, str(error).encode(), Content_Type="text/plain; charset=utf-8")
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -111,23 +111,6 @@ class _OperatorVisit(Visit):
             return True
         self.answer(HTTPStatus.FORBIDDEN, b"open the page by the address that the terminal shows\n")
         return False
-
-    def _may_see_results(self) -> bool:
-        return self.server.judged or self.server.session.revealed
-
-    def _results(self) -> RunPage | None:
-        """The results, where that is what is asked for and they may be seen; else this is answered."""
-        if not self._is_welcome():
-            return None
-        if urlsplit(self.path).path != _RESULTS:
-            self.answer(HTTPStatus.NOT_FOUND, b"there is nothing of this name\n")
-        elif not self._may_see_results():
-            self.answer(
-                HTTPStatus.FORBIDDEN, b"results could tell which way the policy runs: they come with the verdict\n"
-            )
-        else:
-            return self.server.results
-        return None
 
 
 def _picture(frame: U8 | None) -> str:

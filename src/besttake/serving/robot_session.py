@@ -7,7 +7,6 @@ nothing is entered twice; it alone writes. What the operator says is in ``sessio
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from besttake.config import Plan
-from besttake.errors import ComponentError, PlanError, RolloutError, RunError
+from besttake.errors import ComponentError, PlanError, RolloutError, RunError, one_line
 from besttake.measure.looks import Unit, random_order
 from besttake.measure.partial import fixed_cells, partial_cell, settings_of
 from besttake.serving.served import Client, Served, ServedEpisode
@@ -36,14 +35,11 @@ from besttake.types import F32, U8, EnvSpec, Observation
 
 LOG = "session.jsonl"
 OUTCOMES = ("success", "failure", "spoiled")
-_CORRECTED = "corrected to "
+_CORRECTED, _READY = "corrected to ", "ready"
 _LOOK = 0.05
 """Seconds between two looks at whether there is something to do."""
 _ANSWER = 60.0
 """Seconds that the page waits for an order to be carried out."""
-_PAUSE, _PAUSES = 2.0, 3.0
-"""Requests on one connection belong to one episode until a pause of so many seconds, and of so many times the longest
-pause before."""
 _REASON = 200
 
 
@@ -73,12 +69,21 @@ class LogEntry:
     start: int
     seed: int
     reason: str = ""
-    at: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    at: str = field(default_factory=lambda: _now())
+
+    @classmethod
+    def of(cls, said: str, key: TakeKey, reason: str = "") -> LogEntry:
+        """What was said of the take ``key``, just now."""
+        return cls(said, key.id, key.task, key.start, key.seed, reason)
 
     @property
     def place(self) -> str:
         """The take, for people."""
         return f"take {self.seed + 1} of start {self.start}"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 class SessionLog:
@@ -106,15 +111,18 @@ class SessionLog:
         self.entries.append(entry)
 
     def judged(self) -> dict[str, LogEntry]:
-        """The last word on each take, by its id; none on those that were spoiled and not played again."""
-        return {entry.take: entry for entry in self.entries if entry.said != "spoiled"}
+        """The last word on each take, by its id, in the order of play; none on those that were spoiled."""
+        return {entry.take: entry for entry in self.entries if entry.said not in ("spoiled", _READY)}
 
     def deviations(self) -> list[str]:
         """What did not go as planned, a line each."""
         spoiled = Counter(entry.reason or "no reason given" for entry in self.entries if entry.said == "spoiled")
         lines = [f"takes that were spoiled and played again: {times} ({reason})" for reason, times in spoiled.items()]
-        corrected = [entry.place for entry in self.entries if entry.said.startswith(_CORRECTED)]
-        return lines + ([f"outcomes that were corrected afterwards: {', '.join(corrected)}"] if corrected else [])
+        corrected = [f"#{number}" for number, entry in enumerate(self.judged().values(), 1) if _CORRECTED in entry.said]
+        lines += [f"outcomes that were corrected afterwards: {', '.join(corrected)}"] if corrected else []
+        begun = sum(entry.said == _READY for entry in self.entries)
+        lost = begun - sum(entry.said in OUTCOMES for entry in self.entries)
+        return lines + ([f"takes that were begun, and never judged: {lost}"] if lost else [])
 
 
 class SessionTake(ServedEpisode):
@@ -129,29 +137,28 @@ class SessionTake(ServedEpisode):
         self.opening: U8 | None = None
         self.view: U8 | None = None
         self.camera, self.stride = env.score_camera, plan.stride
-        self._env, self._heard, self._pause = env, self.began, 0.0
+        self._env = env
 
     @property
     def steps(self) -> int:
         """How many actions were executed, as far as one can know."""
         return min(len(self.history.actions) + self.unconfirmed, self._env.task(self.key.task).horizon)
 
-    def ends_here(self) -> bool:
-        """Whether the next request on its connection is another take's: it is judged, and there was a pause."""
-        return self.over and time.monotonic() - self._heard > max(_PAUSE, _PAUSES * self._pause)
+    def is_wanted(self, step: int) -> bool:
+        """Whether the picture of this step is kept."""
+        return super().is_wanted(step) and step <= self._env.task(self.key.task).horizon
 
     def saw(self, seen: Observation, step: int) -> None:
         """Keep what the client sees before the action ``step``."""
-        now = time.monotonic()
-        self._pause, self._heard = max(self._pause, now - self._heard) if self.calls else 0.0, now
         super().saw(seen, step)
         if self.camera:
             self.view = seen.images[self.camera]
             self.opening = self.view if self.opening is None else self.opening
 
     async def sample(self, seen: Observation) -> F32:
-        """The next chunk, (horizon, action_dim)."""
-        chunk = await super().sample(seen)
+        """The next chunk, (horizon, action_dim), for what the task is called here, whatever the client calls it."""
+        task = self._env.task(self.key.task)
+        chunk = await super().sample(replace(seen, instruction=task.instruction))
         self.calls += not self.over
         return chunk
 
@@ -181,13 +188,14 @@ class Progress:
 class RobotSession:
     """The takes of a session, one after the other, and what the operator says of them.
 
-    ``revealed``: the page may show the arm. ``ended``: the operator has ended the session. ``outdated``: an outcome was
-    corrected after the last result.
+    A take may begin when the operator says that its start is set up: until then no client is given an action, so that
+    no robot moves while somebody is at it. ``revealed``: the page may show the arm. ``ended``: the operator has ended
+    the session. ``outdated``: an outcome was corrected after the last result.
     """
 
     def __init__(self, plan: Plan, *, revealed: bool = False) -> None:
         self.revealed, self.progress = revealed, Progress()
-        self.ended = self.outdated = self.closed = False
+        self.ended = self.outdated = self._is_ready = False
         self._plan = plan
         self._orders: queue.Queue[tuple[Callable[[], str], Future[str]]] = queue.Queue()
         self._store: Store | None = None
@@ -197,7 +205,6 @@ class RobotSession:
         self._take: SessionTake | None = None
         self._first: dict[Unit, U8] = {}
         self._view: U8 | None = None
-        self._asked = -_ANSWER
 
     # What the command does.
 
@@ -221,9 +228,8 @@ class RobotSession:
     def remarks(self) -> list[str]:
         """What did not go as planned, a line each."""
         left, told = self.progress.planned - self.progress.done, self._log.deviations()
-        return [
-            f"deviation from the plan: {line}" for line in told + ([f"{left} takes were not played"] if left else [])
-        ]
+        early = f"{left} takes were not played; intervals and answers assume that their number was fixed beforehand"
+        return [f"deviation from the plan: {line}" for line in told + ([early] if left else [])]
 
     def _carry_out(self) -> None:
         """Carry out the next order, if one comes soon; Ctrl-C is heard in between."""
@@ -247,7 +253,8 @@ class RobotSession:
             played = [row for row in rows.values() if _start_of(row.key) == start and row.status == "done"]
             if played and len(frames := self._store.load(played[0]).frames()):
                 self._first[start] = frames[0]
-        cells = [data for data in fixed_cells(self._store.manifest, rows) if data.units]
+        # A run until decided leaves out arms that are settled, and looks at itself after each round.
+        cells = [one for one in fixed_cells(self._store.manifest, rows) if one.units and not self._plan.until]
         answers = [answer for data in cells for answer in partial_cell(data, settings, None).answers.values()]
         settled = sum(answer != "open" for answer in answers)
         self.progress, self._left = Progress(len(rows), len(rows) + len(left), settled, len(answers)), left
@@ -265,29 +272,31 @@ class RobotSession:
     # What the server asks.
 
     async def begin(self, served: Served, client: Client, envs: Mapping[str, EnvSpec]) -> SessionTake:
-        """The next take, once the one before it is judged."""
-        while not self.closed:
-            if self._take is not None and not self._take.calls and not self._take.client.is_open():
-                self._take = None  # it left before anything was played
-            if self._take is None and self._left:
-                key = self._left[0]
-                self._take = SessionTake(served, client, key, self._plan, envs[key.env])
-                return self._take
-            self._asked = time.monotonic()
-            await asyncio.sleep(_LOOK)
-            if not client.is_open():
-                raise ComponentError("the client has gone")
-        raise ComponentError("the session is over")
+        """The next take, if its start is set up; ComponentError with what is to be done first."""
+        before = self._take
+        if before is not None and (before.calls or (before.client.is_open() and before.client is not client)):
+            raise ComponentError(
+                "the take before has no outcome yet: say on the page what came of it, then begin again"
+            )
+        if not self._left or not self._is_ready:
+            raise ComponentError("no start is ready: set it up, say so on the page, then begin again")
+        key = self._left[0]
+        self._take = SessionTake(served, client, key, self._plan, envs[key.env])
+        return self._take
 
     # What the operator says: each answer is one line, and what cannot be is a PlanError.
+
+    def ready(self) -> str:
+        """Say that the start of the next take is set up, and nobody is near the robot."""
+        return self._ask(self._ready)
 
     def judge(self, number: str, outcome: str, reason: str = "") -> str:
         """Say what came of the take that the page calls ``number``: success, failure, or spoiled and why."""
         return self._ask(lambda: self._judge(number, outcome, " ".join(reason.split())[:_REASON]))
 
     def correct(self, take: str, outcome: str) -> str:
-        """Say what really came of a take that was judged; ``take`` is its id."""
-        return self._ask(lambda: self._correct(take, outcome))
+        """Say what really came of the take that was judged as the ``take``-th."""
+        return self._ask(lambda: self._correct(int(take), outcome))
 
     def end(self) -> str:
         """End the session."""
@@ -301,6 +310,13 @@ class RobotSession:
         except TimeoutError:
             raise PlanError("the command does not answer; look where it was started") from None
 
+    def _ready(self) -> str:
+        if self._is_ready or self._take is not None or not self._left:
+            raise PlanError("a take is waited for already, or none is left")
+        self._log.add(LogEntry.of(_READY, self._left[0]))
+        self._is_ready = True
+        return "the robot may begin"
+
     def _judge(self, number: str, outcome: str, reason: str) -> str:
         take = self._take
         if take is None or take.number != number:
@@ -309,31 +325,40 @@ class RobotSession:
             raise PlanError("nothing was played yet" if outcome in OUTCOMES else f"say one of {', '.join(OUTCOMES)}")
         assert self._store is not None
         take.over = True
-        entry = LogEntry(outcome, take.key.id, take.key.task, take.key.start, take.key.seed, reason)
-        self._log.add(entry)
-        if outcome != "spoiled":
-            self._saw(self._store.add(take.finish(success=outcome == "success"), time.monotonic() - take.began))
+        entry = LogEntry.of(outcome, take.key, reason)
+        if outcome == "spoiled":
+            self._log.add(entry)
+        else:
+            try:
+                played = take.finish(success=outcome == "success")
+            except Exception as error:  # what a client sends can be anything, and pictures have a largest size
+                raise PlanError(
+                    f"this take cannot be kept ({one_line(error)}): say spoiled; --stride keeps fewer"
+                ) from error
+            self._log.add(entry)
+            self._saw(self._store.add(played, time.monotonic() - take.began))
             if take.opening is not None:
                 self._first.setdefault(_start_of(take.key), take.opening)
             self._look_ahead(self._left[1:])
-        self._view, self._take = take.view, None
+        self._view, self._take, self._is_ready = take.view, None, False
         return f"{entry.place}: {outcome}{', it is played again' if outcome == 'spoiled' else ''}"
 
-    def _correct(self, take: str, outcome: str) -> str:
-        judged = self._log.judged()
-        if take not in judged or outcome not in OUTCOMES[:2]:
+    def _correct(self, take: int, outcome: str) -> str:
+        judged = [*self._log.judged().values()]
+        if not 1 <= take <= len(judged) or outcome not in OUTCOMES[:2]:
             raise PlanError("there is no such take, or no such outcome")
-        if judged[take].said.endswith(outcome):
-            raise PlanError(f"{judged[take].place} is a {outcome} already")
-        self._log.add(
-            LogEntry(_CORRECTED + outcome, *[getattr(judged[take], at) for at in ("take", "task", "start", "seed")])
-        )
+        entry = judged[take - 1]
+        if entry.said.endswith(outcome):
+            raise PlanError(f"#{take} is a {outcome} already")
+        self._log.add(replace(entry, said=_CORRECTED + outcome, at=_now()))
         if self._store is not None:
             self._correct_takes()
         self.outdated = self._store is None
-        return f"{judged[take].place} is a {outcome} now"
+        return f"#{take}, {entry.place}, is a {outcome} now"
 
     def _end(self) -> str:
+        if self._plan.until and self._left:
+            raise PlanError("a session until decided ends by itself; Ctrl-C stops it, and the same command goes on")
         self.ended = True
         return "the session is over"
 
@@ -343,12 +368,12 @@ class RobotSession:
         """What the page shows; the arm is not in it unless it may be seen. Pictures are as they are."""
         take, left = self._take, self._left
         key = take.key if take is not None else left[0] if left else None
-        shown: dict[str, Any] = {**asdict(self.progress), "phase": "busy", "asks": time.monotonic() - self._asked < 1}
+        shown: dict[str, Any] = {**asdict(self.progress), "phase": "busy"}
         shown |= {"now": take.view if take is not None and take.view is not None else self._view, "first": None}
-        entries = self._log.judged().values()
-        shown["judged"] = [{"take": one.take, "place": one.place, "said": one.said.split()[-1]} for one in entries]
+        shown["judged"] = [(one.place, one.said.split()[-1], one.at) for one in self._log.judged().values()]
         if key is not None:
-            phase = "waiting" if take is None else "playing" if take.client.is_open() else "left"
+            before = "ready" if self._is_ready else "waiting"
+            phase = before if take is None else "playing" if take.client.is_open() else "left"
             shown |= {"phase": phase, "task": key.task, "start": key.start, "seed": key.seed}
             shown |= {"first": self._first.get(_start_of(key)), "arm": key.arm if self.revealed else None}
         if take is not None:

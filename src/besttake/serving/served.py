@@ -202,10 +202,6 @@ class ServedEpisode:
                 raise ComponentError(f"a picture of {picture.shape} in a take that began with {first.shape}")
             self.frames[step] = picture
 
-    def ends_here(self) -> bool:
-        """Whether the next request on its connection begins another episode."""
-        return False
-
     async def sample(self, seen: Observation) -> F32:
         """The next chunk, (horizon, action_dim)."""
         known = len(self.history.memory)

@@ -31,6 +31,8 @@ from besttake.verbs.diagnose.playing import Player, Playing
 from besttake.verbs.diagnose.record import Session
 from besttake.verbs.diagnose.setup import with_defaults
 
+_REGISTERED = "registered"
+
 
 @dataclass(frozen=True)
 class Service:
@@ -110,9 +112,10 @@ def _with_robot(keys: Mapping[str, Any], loaded: dict[str, Policy]) -> dict[str,
 
 def _hypotheses(plan: Plan) -> list[str]:
     """What the session asks, fixed before its first take."""
-    controls = [(arm, spec.control) for arm, spec in specs_of(plan.arms).items() if spec.control in plan.arms]
-    kept = [f"the best of {plan.n} takes by {plan.scorer[0]} succeeds more often than one"] if plan.n > 1 else []
-    return [*kept, *(f"{arm} succeeds more often than {control}" for arm, control in controls)]
+    more, effect = "succeeds more often than", f"effects of {plan.worth:g} points matter"
+    kept = [f"the best of {plan.n} takes by {plan.scorer[0]} {more} one"] if plan.n > 1 else []
+    controls = {arm: spec.control for arm, spec in specs_of(plan.arms).items() if spec.control in plan.arms}
+    return [effect, *kept, *(f"{arm} {more} {control}" for arm, control in controls.items())]
 
 
 class _PlayedByPeople(Playing):
@@ -135,16 +138,22 @@ class _PlayedByPeople(Playing):
             self.reporter.note(
                 "an arm looks back over the take, and openpi's client sends no steps between its requests"
             )
-        people.closed = False
         server = serve(
             served, service.protocol, service.host, service.port, service.token, limits=service.limits,
             cameras=service.cameras,
         )  # fmt: skip
         self._closing.callback(server.close)
-        self._closing.callback(setattr, people, "closed", True)
-        self.reporter.note(f"registered before the first take: run {self.store.manifest.run}")
+        self._register()
         service.started(server.url, self._page)
         return self
+
+    def _register(self) -> None:
+        """Bind the run to what it was before its first take: plan, seed, hypotheses, policy and retrieval."""
+        own = self.store.manifest
+        known = {name: value for name, value in own.identity.items() if name != _REGISTERED}
+        if not self.store.rows():
+            self.store.claim(_REGISTERED, own.model_copy(update={"identity": known}).begun().run)
+        self.reporter.note(f"registered before the first take: {self.store.manifest.identity[_REGISTERED]}")
 
     def __call__(self, keys: Collection[TakeKey]) -> None:
         """Have those of ``keys`` that are missing played and judged."""

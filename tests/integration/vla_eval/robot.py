@@ -27,7 +27,7 @@ def main(port: int, page: str) -> None:
             now = json.load(answer)
         if now["phase"] == "over":
             return
-        if now["phase"] != "waiting":
+        if now["phase"] != "ready":
             time.sleep(0.05)
             continue
         env.reset(Start(now["task"], now["start"]))

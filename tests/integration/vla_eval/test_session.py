@@ -78,6 +78,9 @@ class Parts:
 
     def judge(self, now: dict) -> None:
         """Press what came of the take, when the page is ready for it."""
+        if now["phase"] == "waiting" and not self.browser.run("document.querySelector('#ready').disabled"):
+            self.press("r")
+            self.now(phases=("ready", "playing", "left"))
         number = now.get("number", "")
         outcome = self.reports.get(number)
         if outcome is None or self.browser.run("document.querySelector('[data-outcome=spoiled]').disabled"):

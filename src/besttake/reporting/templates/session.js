@@ -22,7 +22,8 @@
   const todo = now => {
     const place = `start ${now.start}`;
     switch (now.phase) {
-      case "waiting": return now.seed === 0 && !now.first ? `Set up ${place}, then run the robot` : `Set up ${place} again as it was, then run the robot`;
+      case "waiting": return `Set up ${place}${now.first ? " again as it was" : ""}, and press Ready`;
+      case "ready": return `Run the robot from ${place}`;
       case "playing": return `The robot plays from ${place}. What comes of it?`;
       case "left": return `The robot has ended its take from ${place}. What came of it?`;
       case "over": return "All is judged: the results are there";
@@ -31,15 +32,15 @@
   };
 
   const list = judged => {
-    const items = judged.slice(-8).reverse().map(one => {
-      const item = document.createElement("li"), other = one.said === "success" ? "failure" : "success", button = document.createElement("button");
+    const items = judged.map(([place, said, at], index) => {
+      const item = document.createElement("li"), other = said === "success" ? "failure" : "success", button = document.createElement("button");
       button.type = "button";
       button.textContent = `it was a ${other}`;
-      button.onclick = () => send("correct", { take: one.take, outcome: other });
-      item.append(`${one.place}: ${one.said} `, button);
+      button.onclick = () => send("correct", { take: `${index + 1}`, outcome: other });
+      item.append(`#${index + 1}, ${at.slice(11, 16)}, ${place}: ${said} `, button);
       return item;
     });
-    at("judged").replaceChildren(...items);
+    at("judged").replaceChildren(...items.reverse());
   };
 
   const show = now => {
@@ -48,16 +49,16 @@
     shown = now;
     heading.textContent = now.planned ? `${now.done} of ${now.planned} takes` : "A session";
     at("todo").textContent = todo(now);
-    at("more").textContent = [now.task, now.arm && `arm: ${now.arm}`, now.number && `${now.steps} steps so far`, now.asks && "A robot waits for its next take."].filter(Boolean).join(" · ");
+    at("more").textContent = [now.task, now.arm && `arm: ${now.arm}`, now.number && `${now.steps} steps so far`].filter(Boolean).join(" · ");
     for (const name of ["now", "first"]) { at(name).hidden = !now[name]; if (now[name] && at(name).src !== now[name]) at(name).src = now[name]; }
     at("overlay").hidden = !now.first || !now.now;
     at("first").style.opacity = now.now ? at("mix").value / 100 : 1;
+    at("ready").disabled = now.phase !== "waiting";
     for (const button of document.querySelectorAll("[data-outcome]")) button.disabled = !now.number || Date.now() - since < early || (button.dataset.outcome !== "spoiled" && !now.calls);
     at("bar").max = Math.max(now.planned, 1);
     at("bar").value = now.done;
-    at("stop").textContent = !now.questions ? "" : now.settled === now.questions
-      ? "Every question is settled, by bounds that hold whenever one looks: you may end the session."
-      : `${now.settled} of ${now.questions} questions are settled: go on.`;
+    at("stop").textContent = !now.questions ? "" : 
+      `${now.settled} of ${now.questions} questions that need no score are settled, by bounds that hold whenever one looks.`;
     at("results").hidden = !now.results;
     at("results").href = "results/" + query;
     if (changed) list(now.judged);
@@ -68,12 +69,14 @@
   };
 
   for (const button of document.querySelectorAll("[data-outcome]")) button.onclick = () => judge(button.dataset.outcome);
+  at("ready").onclick = () => send("ready", {});
   at("end").onclick = () => { if (confirm("End the session? Takes that were not played stay away.")) send("end", {}); };
   at("mix").oninput = () => { at("first").style.opacity = at("mix").value / 100; };
   document.addEventListener("keydown", event => {
     if (event.target.matches("input[type=text]") || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
     const outcome = { s: "success", f: "failure", x: "spoiled" }[event.key.toLowerCase()];
     if (outcome) judge(outcome);
+    if (event.key.toLowerCase() === "r" && !at("ready").disabled) send("ready", {});
   });
   look();
   setInterval(look, 500);
