@@ -66,7 +66,7 @@ def test_takes_of_another_run_are_refused(runs: Path) -> None:
     shutil.copytree(runs / "1" / "takes", runs / "0" / "takes")
     shutil.copy(runs / "1" / "takes.sqlite", runs / "0" / "takes.sqlite")
     for use in (lambda: diagnose(Plan(**PLAN, seed=0), runs / "0"), lambda: summarise(runs / "0")):
-        with pytest.raises(RunError, match=f"takes.sqlite {OTHER}"):
+        with pytest.raises(RunError, match=OTHER):
             use()
     (runs / "0" / "takes.sqlite").unlink()
     with pytest.raises(RunError, match=f"takes {OTHER}"):  # nor are they taken in where the table is gone

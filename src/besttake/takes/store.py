@@ -288,6 +288,12 @@ def _adopted(path: Path) -> Row | None:
 
 def _table_to_write(directory: Path, run: str) -> tuple[TakeTable, list[str]]:
     """The table of takes, made anew where it is damaged, with rows for all files of takes; and what was damaged."""
+    folder = directory / "takes"
+    if not folder.is_dir():
+        files.clear(folder)
+        folder.mkdir()
+    with suppress(OSError, ValueError):  # missing or damaged: it is written again
+        files.check_run(folder, files.read_sealed_json(directory / _OWNER)["run"])
     mended = []
     try:
         own = TakeTable(directory, run)
@@ -297,13 +303,6 @@ def _table_to_write(directory: Path, run: str) -> tuple[TakeTable, list[str]]:
         table.remove(directory)
         own = TakeTable(directory, run)
         mended.append("takes.sqlite was damaged and is made anew")
-    files.check_run(directory / table.NAME, own.run)
-    folder = directory / "takes"
-    if not folder.is_dir():
-        files.clear(folder)
-        folder.mkdir()
-    with suppress(OSError, ValueError):  # missing or damaged: it is written again
-        files.check_run(folder, files.read_sealed_json(directory / _OWNER)["run"])
     strays = sorted(_files_of_takes(directory) - {directory / key.file for key in own.rows})
     adopted = [row for path in strays if (row := _adopted(path)) is not None]
     if own.torn:

@@ -65,6 +65,7 @@ class TakeTable:
                         self._db.execute(table)
                     self._db.execute("insert into run values (?, ?)", (run, _checksum([run])))
             self.rows, self.torn, self.run = _content(self._db)
+            files.check_run(directory / NAME, self.run)
         except BaseException:
             self._db.close()
             raise
