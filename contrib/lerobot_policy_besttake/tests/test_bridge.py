@@ -197,7 +197,9 @@ def test_a_client_that_asks_all_the_time_misses_no_action_and_all_is_recorded(
     np.testing.assert_array_equal(take.states[:asked], shown)
 
 
-def test_whoever_comes_too_early_or_errs_is_told_in_one_line_and_late_clients_take_over(tmp_path, robot_client, bridge, caplog):
+def test_whoever_comes_too_early_or_errs_is_told_in_one_line_and_late_clients_take_over(
+    tmp_path, robot_client, bridge, caplog
+):
     session = Session(tmp_path / "run")
     port, said = bridge(session.client, "front=side")
     assert not client_of(robot_client, port).start()
