@@ -36,10 +36,10 @@ class EpisodeHistory:
     """
 
     task: str = ""
-    arm: str = ""
     states: list[F32] = field(default_factory=list)
     actions: list[F32] = field(default_factory=list)
     memory: list[Any] = field(default_factory=list)
+    arm: str = ""
 
 
 class Augmented:
