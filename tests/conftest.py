@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -23,6 +24,7 @@ if find_spec("hypothesis"):
     settings.load_profile("besttake")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background may have been told to ignore it
 
 # Tests are no packages: they import the helpers of these folders by name.
 HERE = Path(__file__).parent
