@@ -21,6 +21,7 @@ from besttake.policies.augmented import InSession
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.result import Result
+from besttake.serving.connections import CONNECTIONS
 from besttake.serving.operator import OperatorServer
 from besttake.serving.robot_session import RobotSession
 from besttake.serving.served import Limits
@@ -83,12 +84,11 @@ def session(
         keys = _with_robot(keys, loaded)
     chosen = with_defaults(as_plan(plan, keys))
     chosen = chosen.model_copy(update={"window": "common", "replicas": 1, "on": "local"})
-    if len(chosen.policy) != 1:
-        raise PlanError("`policy`: a session is of one policy")
+    if len(chosen.policy) != 1 or service.protocol not in CONNECTIONS:
+        raise PlanError("a session is of one `policy`, and speaks the `protocol` vla-eval or openpi")
     people = RobotSession(chosen, revealed=service.revealed)
     with OperatorServer(people, Path(out), (service.host, service.page), service.token) as page:
-        playing = partial(_PlayedByPeople, people, service, page.url)
-        player = Player(playing, {SESSION: _hypotheses(chosen)}, loaded)
+        player = Player(partial(_PlayedByPeople, people, service, page.url), {SESSION: _hypotheses(chosen)}, loaded)
         while True:
             people.outdated = False
             result = run_plan(chosen, out, Session(reporter), player, command)
