@@ -1,7 +1,7 @@
-"""One client of the server: frames in, frames out. A session knows a protocol; it knows nothing of sockets.
+"""One client of the server: messages in, messages out. A connection knows a protocol, and nothing of sockets.
 
 A policy that looks back needs the history of the episode. vla-eval's harness sends every step's observation and gets
-one action for each, so its session has seen all there is. openpi's wire has neither episodes nor the steps between two
+one action for each, so the server has seen all there is. openpi's wire has neither episodes nor the steps between two
 requests; a client that wants such a policy in full adds an entry ``besttake`` to its request::
 
     {"task": "pick", "start": 3, "step": 16, "states": (R, state_dim)}
@@ -65,7 +65,7 @@ class VlaEvalConnection(_Connection):
         self._ready: deque[F32] = deque()
 
     async def answer(self, frame: bytes | str) -> bytes | str | None:
-        """The frame to send back, or None; a failure becomes an error message and the session goes on."""
+        """The frame to send back, or None; a failure becomes an error message, and the client may go on."""
         seq = 0
         try:
             message = await asyncio.to_thread(wire.unpack_message, frame)
