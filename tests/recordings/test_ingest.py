@@ -142,6 +142,43 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     assert cell.headroom.headroom.value == pytest.approx(0.5)
 
 
+WON = [[(i * 7 + s * s) % 5 < (1, 4)[i % 2] for s in range(6)] for i in range(12)]
+"""Outcomes of twelve starts, of which every other one is hard."""
+
+
+def test_folders_that_number_starts_are_compared_with_the_column_that_counts_episodes(tmp_path: Path) -> None:
+    """Each folder repeats one start: the column counts the repeats, and takes agree by the folder."""
+    for i, wins in enumerate(WON):
+        (tmp_path / f"start_{i}").mkdir()
+        table(tmp_path / f"start_{i}" / "o.csv", [{"episode": s, "success": int(won)} for s, won in enumerate(wins)])
+    read = ingest(tmp_path).result
+    (cell,) = read.cells
+    assert (cell.starts, cell.seeds) == (12, 6)
+    assert any("the start is 'folder'" in note and "'episode' -0." in note for note in read.notes)
+    assert cell.headroom is not None
+    assert cell.headroom.curve[5].value == pytest.approx(np.mean([max(wins) for wins in WON]))
+    assert ingest(tmp_path, columns={"start": "folder"}).result.cells == read.cells
+    assert ingest(tmp_path, columns={"start": "episode"}).result.cells[0].starts == 6
+    for i in range(1, 12, 2):
+        shutil.rmtree(tmp_path / f"start_{i}")  # those that are left are alike
+    with pytest.raises(IngestError, match="which column names the start.*'folder'.*'episode'.*start=folder"):
+        ingest(tmp_path)
+
+
+def test_a_file_of_one_episode_has_its_start_and_seed_in_its_path(tmp_path: Path) -> None:
+    for i, wins in enumerate(WON):
+        for s, won in enumerate(wins):
+            path = tmp_path / f"seed_{s}" / f"episode_{i}" / "result.json"
+            path.parent.mkdir(parents=True)
+            path.write_text(json.dumps({"success": won, "reward": 1.0 * won}))
+    read = ingest(tmp_path).result
+    (cell,) = read.cells
+    assert (cell.starts, cell.seeds, read.cost.takes) == (12, 6, 72)
+    assert cell.headroom is not None
+    assert cell.headroom.pass_1.value == pytest.approx(np.mean(WON))
+    assert any("number in their path" in note for note in read.notes)
+
+
 def test_tasks_are_grouped_by_a_column_that_also_tells_them_apart(tmp_path: Path) -> None:
     rows = [{"suite": s, "task_id": t, "start": 0, "success": int(s == "a")} for s in "ab" for t in range(50)]
     (policy,) = ingest(table(tmp_path / "o.csv", rows), columns={"group": "suite"}).result.policies

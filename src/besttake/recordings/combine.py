@@ -16,7 +16,7 @@ from pathlib import Path
 
 from besttake.errors import listed
 from besttake.recordings import tabular
-from besttake.recordings.episodes import Episode, IngestError, Recording
+from besttake.recordings.episodes import SEED, START, Episode, IngestError, Recording, seed_in, start_in
 
 _PART = re.compile(r"(?:rank|worker|slot|gpu|port|shard|part|results?|logs?|eval|seed|\d*seeds)\d*")
 """Folders of these names hold parts of one evaluation."""
@@ -113,8 +113,10 @@ def _home(recording: Recording, suites: Collection[str]) -> list[str]:
     *folders, stem = recording.words.split("/")
     kept = [
         part for part in folders
-        if not _SEED.search(part) and not all(word in suites or _PART.fullmatch(word) for word in _words(part))
+        if not SEED.search(part) and not START.search(part)
+        and not all(word in suites or _PART.fullmatch(word) for word in _words(part))
     ]  # fmt: skip
+    stem = START.sub("", stem)
     return [*kept, stem] if not all(word in suites or _COMMON.fullmatch(word) for word in _words(stem)) else kept
 
 
@@ -125,11 +127,11 @@ def _name(parts: Sequence[str]) -> str:
 
 
 def _apart(recordings: Sequence[Recording]) -> bool:
-    """Whether recordings of one folder and harness differ in seeds or tasks, as those of one policy do, or suites."""
+    """Whether recordings of one folder and harness differ in suites, tasks, starts or seeds: they are of one policy."""
     kinds = {"table" if f".{one.format}" in tabular.SUFFIXES else one.format.split()[0] for one in recordings}
-    tasks = [{(e.env, e.task) for e in recording.episodes} for recording in recordings]
+    tasks = [{(e.env, e.task, start_in(recording.path)) for e in recording.episodes} for recording in recordings]
     seeds = [seed_in(recording.path) or {e.seed for e in recording.episodes} for recording in recordings]
-    return len(kinds) == 1 and (len({env for own in tasks for env, _ in own}) > 1 or all(
+    return len(kinds) == 1 and (len({env for own in tasks for env, *_ in own}) > 1 or all(
         tasks[i].isdisjoint(tasks[j]) or (seeds[i] and seeds[j] and seeds[i] != seeds[j])
         for i in range(len(tasks)) for j in range(i)
     ))  # fmt: skip
@@ -137,15 +139,6 @@ def _apart(recordings: Sequence[Recording]) -> bool:
 
 def _words(part: str) -> list[str]:
     return [word for word in re.split(r"[-_. /]+", part.lower()) if word]
-
-
-_SEED = re.compile(r"(?:^|[-_./])seed[-_=]?(\d+)(?=[-_./]|$)", re.IGNORECASE)
-
-
-def seed_in(path: str) -> str:
-    """The seed that a file, or the innermost folder that says so, is of."""
-    found = _SEED.findall(path)
-    return found[-1] if found else ""
 
 
 def seeded(recordings: Sequence[Recording]) -> list[Recording]:
@@ -194,13 +187,14 @@ def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list
     """Count a take once if two recordings hold it (same policy, start and seed) with the same outcome.
 
     If two recordings differ in any such take, policy, start and seed do not identify takes, and all of them count.
-    Of tables with equal rows, such as a table saved in two formats, one counts.
+    Of tables with equal rows, such as a table saved in two formats, one counts; a single row is no table.
     """
     kept, notes, again = [], [], []
     tables: dict[tuple[str, ...], str] = {}
     for recording in recordings:
         rows, name = tuple(sorted(map(repr, recording.episodes))), Path(recording.path).name
-        if f".{recording.format}" in tabular.SUFFIXES and tables.setdefault(rows, recording.path) != recording.path:
+        is_table = f".{recording.format}" in tabular.SUFFIXES and len(rows) > 1
+        if is_table and tables.setdefault(rows, recording.path) != recording.path:
             notes.append(f"{name} has the same rows as {Path(tables[rows]).name} and was counted once")
         else:
             kept.append(recording)

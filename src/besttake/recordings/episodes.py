@@ -111,6 +111,23 @@ def outcome(value: Any) -> bool | None:
     raise ValueError(f"success = {value!r:.60} is neither yes nor no; use 1 and 0, or true and false")
 
 
+SEED = re.compile(r"(?:^|[-_./])seed[-_=]?(\d+)(?=[-_./]|$)", re.IGNORECASE)
+START = re.compile(
+    r"(?:^|[-_./])(?:start|init(?:ial)?(?:[-_]?state)?|episode)(?:[-_]?(?:id|idx|index))?[-_=]?(\d+)(?=[-_./]|$)",
+    re.IGNORECASE,
+)
+
+
+def seed_in(path: str) -> str:
+    """Return the seed that a path names (``seed_7/``); the innermost if several do, and "" if none does."""
+    return next(reversed(SEED.findall(path)), "")
+
+
+def start_in(path: str) -> str:
+    """Return the start that a path names (``start_3/``, ``episode_3.json``), as `seed_in` does the seed."""
+    return next(reversed(START.findall(path)), "")
+
+
 _TIMEOUT = re.compile(r"time[sd]?[ _-]?out|(?:max|maximum|step)[ _-]?(?:steps?|limit)(?:[ _-]reached)?|truncated", re.I)
 
 

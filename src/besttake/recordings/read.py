@@ -10,8 +10,17 @@ from pathlib import Path
 from besttake.errors import one_line
 from besttake.files import leads_out, sha256_of
 from besttake.recordings import logs, tabular
-from besttake.recordings.combine import few, given_name, once, seed_in
-from besttake.recordings.episodes import IngestError, Recording, UnknownFormat, check_file, files_under, kind_of
+from besttake.recordings.combine import few, given_name, once
+from besttake.recordings.episodes import (
+    IngestError,
+    Recording,
+    UnknownFormat,
+    check_file,
+    files_under,
+    kind_of,
+    seed_in,
+    start_in,
+)
 from besttake.recordings.harnesses import BY_ORDER, is_recording, read_recording, read_results
 from besttake.recordings.logs import LIBERO, LogFormat
 
@@ -92,10 +101,10 @@ class _Reading:
             else:
                 self.passed.append(str(error))
             return
-        digest = sha256_of(path)
-        # Short logs of two seeds may be equal to the letter.
-        first = self.copies.setdefault(f"{digest} {given_name(str(path), self.policies)} {seed_in(str(path))}", path)
-        if first == path:
+        # Short files of two seeds or starts may be equal to the letter, and files of one episode always may.
+        about = given_name(str(path), self.policies), seed_in(str(path)), start_in(str(path))
+        first = self.copies.setdefault(f"{sha256_of(path)} {about}", path)
+        if first == path or sum(len(recording.episodes) for recording in recordings) == 1:
             self.recordings += recordings
         else:
             self.repeats.append(f"{path.name} repeats {first.name} and was counted once")

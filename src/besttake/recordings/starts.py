@@ -1,4 +1,4 @@
-"""Which column names the start, where several may: the one by which takes of one start agree beyond chance."""
+"""Choose what names the start where several columns or folders may: that by which takes of one start agree."""
 
 from __future__ import annotations
 
@@ -9,16 +9,26 @@ from dataclasses import replace
 import numpy as np
 
 from besttake.core.agreement import Sources, sources
-from besttake.recordings.episodes import Episode, IngestError, Recording
+from besttake.recordings.episodes import Episode, IngestError, Recording, start_in
 from besttake.types import F64
 
+FOLDER = "folder"
+"""The candidate that stands for a number in the path of a recording: ``start_3/``, ``episode_3.json``."""
 
-def choose_starts(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
+
+def choose_starts(recordings: Sequence[Recording], given: str = "") -> tuple[list[Recording], list[str]]:
     """Return the recordings with the start of each episode, and notes on how it was found.
 
-    Candidates are compared over all recordings together. One is chosen if it alone lets takes repeat a start and agree
-    there beyond chance; IngestError, with the flag to give, if that is not clear.
+    Candidates are the columns that count episodes and, where paths differ in it, the start that a path names; they are
+    compared over all recordings together. One is chosen if it alone lets takes repeat a start and agree there beyond
+    chance; IngestError, with the flag to give, if that is not clear. ``given`` is the candidate that the user named.
     """
+    if given not in ("", FOLDER):
+        return list(recordings), []
+    if len({start_in(one.path) for one in recordings}) > 1:
+        recordings = [_with_folder(one) for one in recordings]
+    if given:
+        return [_started_by(FOLDER, one) for one in recordings], []
     asked = [episode for recording in recordings for episode in recording.episodes if episode.others]
     names = list(dict.fromkeys(name for episode in asked for name in episode.others))
     implied = {name: _implied(asked, name) for name in names}
@@ -35,11 +45,20 @@ def choose_starts(recordings: Sequence[Recording]) -> tuple[list[Recording], lis
             f"start={max(known, key=lambda name: known[name].start.value or 0.0)}"
         )
     chosen = fits[0]
-    kept = [
-        replace(one, episodes=tuple(replace(e, start=e.others.get(chosen, e.start)) for e in one.episodes))
-        for one in recordings
-    ]
+    kept = [_started_by(chosen, one) for one in recordings]
     return kept, [f"the start is {chosen!r}; agreement of takes beyond chance: {said}"] if len(known) > 1 else []
+
+
+def _with_folder(recording: Recording) -> Recording:
+    """Add the start in the path of a recording to what may name the start of its episodes."""
+    number = start_in(recording.path)
+    episodes = (replace(e, others={**(e.others or {"start": e.start}), FOLDER: number}) for e in recording.episodes)
+    return replace(recording, episodes=tuple(episodes)) if number else recording
+
+
+def _started_by(name: str, recording: Recording) -> Recording:
+    episodes = (replace(e, start=e.others.get(name, e.start)) for e in recording.episodes)
+    return replace(recording, episodes=tuple(episodes))
 
 
 def _implied(episodes: Sequence[Episode], name: str) -> tuple[tuple[int, ...], Sources | None]:
@@ -48,7 +67,7 @@ def _implied(episodes: Sequence[Episode], name: str) -> tuple[tuple[int, ...], S
     first: dict[tuple[str, ...], int] = {}
     divided = []
     for i, one in enumerate(episodes):
-        key = one.policy, one.env, one.task, one.others.get(name, "")
+        key = one.policy, one.env, one.task, one.others.get(name, one.start)
         starts[key].append(one)
         divided.append(first.setdefault(key, i))
     outcomes = column(starts.values(), won)

@@ -30,6 +30,7 @@ from besttake.recordings.episodes import (
     open_text,
     outcome_at,
     read_json,
+    start_in,
     whole,
 )
 from besttake.sanitize import FORMULA
@@ -125,6 +126,8 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
     words = "/".join([*place.parent.parts, path.stem])
     told = {ours: theirs for ours, theirs in chosen.items() if ours != "start" or not others}
     notes = [*_notes(path, told, left_out)]
+    if "start" not in chosen:
+        notes.append("the start of tables without a column for it is the number in their path, as in start_3/")
     if unpaired:
         notes.append(f"{path.name}: {unpaired} successes are listed in the order in which episodes ended, which is not "
                      "the order of their starts: no take shares a start with another")  # fmt: skip
@@ -270,7 +273,7 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
         if name not in chosen and matches:
             chosen[name] = matches if name == "policy" else matches[:1]
             taken.update(chosen[name])
-    lacks = [name for name in ("success", "start") if name not in chosen]
+    lacks = [name for name in ("success", *(() if start_in(str(path)) else ("start",))) if name not in chosen]
     if lacks:
         # Other programs write JSON with a success rate, too: without a start it is no damaged table.
         kind = UnknownFormat if len(lacks) == 2 or kind_of(path) == ".json" else IngestError
@@ -285,7 +288,7 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
 
 def _other_starts(names: Sequence[str], chosen: Mapping[str, tuple[str, ...]], named: Mapping[str, str]) -> list[str]:
     """Columns that may name the start as well as the chosen one: several count episodes, and the user named none."""
-    if "start" in named or chosen["start"][0].strip().lower() not in _COUNTS:
+    if "start" in named or "start" not in chosen or chosen["start"][0].strip().lower() not in _COUNTS:
         return []
     return [name for name in names if name.strip().lower() in NAMES["start"]]
 
@@ -329,7 +332,7 @@ def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str,
     error = text("error")
     late = is_timeout(error)
     won = outcome_at(f"{path}: row {number}", row.get(columns["success"][0]))
-    start = text("start")
+    start = text("start") if "start" in columns else start_in(str(path))
     if not start:
         raise IngestError(f"{path}: row {number} does not say its start ({columns['start'][0]} is empty)")
     return Episode(
