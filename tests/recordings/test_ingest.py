@@ -161,7 +161,7 @@ def test_folders_that_number_starts_are_compared_with_the_column_that_counts_epi
     assert ingest(tmp_path, columns={"start": "episode"}).result.cells[0].starts == 6
     for i in range(1, 12, 2):
         shutil.rmtree(tmp_path / f"start_{i}")  # those that are left are alike
-    with pytest.raises(IngestError, match="which column names the start.*'folder'.*'episode'.*start=folder"):
+    with pytest.raises(IngestError, match="which column names the start.*'episode'.*'folder'.*start=folder"):
         ingest(tmp_path)
 
 

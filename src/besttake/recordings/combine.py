@@ -1,15 +1,15 @@
-"""Put recordings together: count every episode once, and find the policy of each recording.
+"""Combine recordings: name the policy of each, and count every episode once.
 
 A policy is named by its file, by the user, or else by its folder. Few harnesses record which checkpoint they ran.
 Recordings without one are never combined by guessing: folders with distinct names (`pi0-libero`, `xvla-libero`) are
-taken for policies of those names; what lies in one folder and differs in tasks or seeds alone is one policy; otherwise
-the user must say.
+taken for policies of those names; recordings of one folder that differ in tasks, starts or seeds alone are of one
+policy; otherwise the user must say.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from besttake.recordings.episodes import SEED, START, Episode, IngestError, Reco
 
 _PART = re.compile(r"(?:rank|worker|slot|gpu|port|shard|part|results?|logs?|eval|seed|\d*seeds)\d*")
 """Folders of these names hold parts of one evaluation."""
-# Words that number a repetition or name a kind of file say nothing about the policy.
+# Words that number a repetition or name a kind of file do not name a policy.
 _COMMON = re.compile(
     rf"{_PART.pattern}|\d+|(?:run|rep|repeat|trial|take|evaluation|outputs?|records?|recordings?|outcomes?|rollouts?|"
     r"episodes?|trajectory|trajectories|data|slurm|nohup|stdout|stderr|out|err|copy|backup|v|merged|summary)\d*|"
@@ -28,7 +28,7 @@ _COMMON = re.compile(
 )
 _MOST_NAMED = 4
 _MOST_NOTES = 3
-"""Notes of one kind that are shown; the rest are counted."""
+"""How many notes of one kind are shown; the rest are only counted."""
 
 
 def name_policies(
@@ -50,24 +50,25 @@ def name_policies(
     for key, name in {} if isinstance(given, str) else given.items():
         if not any(given_name(recording.path, {key: name}) for recording in recordings):
             raise IngestError(f"`policy_name` {key}={name}: no recording is called {key} or lies in it")
-    named = [_filled(recording, name, over=True) for recording, name in zip(recordings, names, strict=True)]
-    open_ = [i for i, recording in enumerate(named) if any(not episode.policy for episode in recording.episodes)]
+    named = [
+        _with_policy(recording, name) if name else recording for recording, name in zip(recordings, names, strict=True)
+    ]
+    unnamed = [i for i, recording in enumerate(named) if any(not episode.policy for episode in recording.episodes)]
     taken = {episode.policy for recording in named for episode in recording.episodes if episode.policy}
-    labels, notes = _labels([named[i] for i in open_], taken)
-    for i, label in zip(open_, labels, strict=True):
-        named[i] = _filled(named[i], label)
+    labels, notes = _labels([named[i] for i in unnamed], taken)
+    for i, label in zip(unnamed, labels, strict=True):
+        named[i] = _with_policy(named[i], label, keep=True)
     return named, notes
 
 
-def _filled(recording: Recording, name: str, over: bool = False) -> Recording:
-    """The recording with the policy ``name`` in episodes without one, or ``over`` that of all its episodes."""
-    named = ((one, (name or one.policy) if over else (one.policy or name)) for one in recording.episodes)
-    episodes = tuple(one if one.policy == policy else replace(one, policy=policy) for one, policy in named)
-    return replace(recording, episodes=episodes)
+def _with_policy(recording: Recording, name: str, keep: bool = False) -> Recording:
+    """Give all episodes the policy ``name``; with ``keep``, only those that have none."""
+    episodes = (e if keep and e.policy else replace(e, policy=name) for e in recording.episodes)
+    return replace(recording, episodes=tuple(episodes))
 
 
 def given_name(path: str, given: Mapping[str, str]) -> str:
-    """The name that the user gave to the innermost file or folder containing ``path``."""
+    """Return the name that the user gave to ``path`` or to the innermost folder around it; "" if there is none."""
     place, parts = Path(path).resolve(), Path(path).resolve().parts
     fits = [key for key in given if place.is_relative_to(Path(key).resolve()) or key.strip("/") in parts]
     return given[max(fits, key=len)] if fits else ""
@@ -89,7 +90,7 @@ def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[li
     servers = Counter(home[-1] for home in several)
     names = {home: home[-1] if servers[home[-1]] == 1 and home[-1] else _name(home[shared:-1]) for home in several}
     if len(several) == 1:
-        own = _name(several[0][:-1]).rpartition("/")[2] if _apart(list(first.values())) else ""
+        own = _name(several[0][:-1]).rpartition("/")[2] if _are_one_policy(list(first.values())) else ""
         names = {several[0]: (several[0][-1] or own) if own else ""}
     counts = Counter(names.values())
     labels = {origin: names[home] for origin, home in homes.items()}
@@ -106,9 +107,9 @@ otherwise"
 
 
 def _home(recording: Recording, suites: Collection[str]) -> list[str]:
-    """The parts of a path that are those of its policy: not what names a seed, a suite, or a part of an evaluation.
+    """Return the parts of a path that may name its policy: no seed, start, suite or part of an evaluation.
 
-    A number in the name of a folder may be that of a checkpoint, one in the name of a file may not.
+    A number in a folder's name may be that of a checkpoint; in a file's name it is not.
     """
     *folders, stem = recording.words.split("/")
     kept = [
@@ -121,20 +122,21 @@ def _home(recording: Recording, suites: Collection[str]) -> list[str]:
 
 
 def _name(parts: Sequence[str]) -> str:
-    """The words of a path without numbers and the names of repetitions."""
+    """Return the words of a path without numbers and names of repetitions."""
     kept = ["".join(w for w in re.split(r"([-_. ]+)", part) if not _COMMON.fullmatch(w.lower())) for part in parts]
     return "/".join(filter(None, (re.sub(r"([-_. ])[-_. ]+", r"\1", part).strip("-_. ") for part in kept)))
 
 
-def _apart(recordings: Sequence[Recording]) -> bool:
-    """Whether recordings of one folder and harness differ in suites, tasks, starts or seeds: they are of one policy."""
+def _are_one_policy(recordings: Sequence[Recording]) -> bool:
+    """Whether recordings of one folder differ in suites, tasks, starts or seeds alone, and come from one harness."""
     kinds = {"table" if f".{one.format}" in tabular.SUFFIXES else one.format.split()[0] for one in recordings}
-    tasks = [{(e.env, e.task, start_in(recording.path)) for e in recording.episodes} for recording in recordings]
-    seeds = [seed_in(recording.path) or {e.seed for e in recording.episodes} for recording in recordings]
-    return len(kinds) == 1 and (len({env for own in tasks for env, *_ in own}) > 1 or all(
-        tasks[i].isdisjoint(tasks[j]) or (seeds[i] and seeds[j] and seeds[i] != seeds[j])
-        for i in range(len(tasks)) for j in range(i)
-    ))  # fmt: skip
+    seeds: dict[tuple[str, ...], list[object]] = defaultdict(list)
+    for one in recordings:
+        seed = seed_in(one.path) or frozenset(episode.seed for episode in one.episodes)
+        for task in {(episode.env, episode.task, start_in(one.path)) for episode in one.episodes}:
+            seeds[task].append(seed)
+    several_suites = len({env for env, *_ in seeds}) > 1
+    return len(kinds) == 1 and (several_suites or all(len(set(own)) == len(own) for own in seeds.values()))
 
 
 def _words(part: str) -> list[str]:
@@ -142,7 +144,7 @@ def _words(part: str) -> list[str]:
 
 
 def seeded(recordings: Sequence[Recording]) -> list[Recording]:
-    """The recordings with the seed in their paths, if these differ in it and the episodes do not say theirs."""
+    """Give episodes without a seed the one in their path, if paths differ in it."""
     if len({seed_in(recording.path) for recording in recordings}) < 2:
         return list(recordings)
     return [
@@ -152,10 +154,7 @@ def seeded(recordings: Sequence[Recording]) -> list[Recording]:
 
 
 def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
-    """Drop episodes that another recording also holds, and return notes on them.
-
-    The larger recording keeps them.
-    """
+    """Keep an episode that several recordings hold in the largest of them alone, and return notes on the others."""
     notes = []
     order = sorted(range(len(recordings)), key=lambda i: (-len(recordings[i].episodes), recordings[i].path))
     seen: dict[str, str] = {}
@@ -184,10 +183,10 @@ def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
 
 
 def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
-    """Count a take once if two recordings hold it (same policy, start and seed) with the same outcome.
+    """Count a take once if two recordings hold it: the same policy, start, seed and outcome.
 
-    If two recordings differ in any such take, policy, start and seed do not identify takes, and all of them count.
-    Of tables with equal rows, such as a table saved in two formats, one counts; a single row is no table.
+    If any outcome differs, policy, start and seed do not identify takes, and all of them count. A table that was saved
+    in two formats counts once; tables of one row are never taken for copies.
     """
     kept, notes, again = [], [], []
     tables: dict[tuple[str, ...], str] = {}

@@ -1,4 +1,4 @@
-"""Episodes and their outcomes, which every reader returns, and the files that readers find under a path.
+"""Episodes and recordings, which every reader returns, and helpers to find and open files of results.
 
 Only regular files are read, bounded in number, size and depth.
 """
@@ -30,15 +30,15 @@ class IngestError(BestTakeError):
 
 
 class UnknownFormat(IngestError):
-    """Raised for a file that no reader knows. Such files in a directory are skipped."""
+    """Raised for a file of no known format. Such files in a directory are skipped."""
 
 
 @dataclass(frozen=True)
 class Episode:
     """One episode. ``start`` names its initial state within the task; ``seed``, if known, distinguishes repeats.
 
-    ``success`` is None if the episode could not be run (``error`` says why); one that ran out of time failed, and is
-    counted by ``timeout``. ``uid`` identifies this execution, if the file does: two files with the same uid hold the
+    ``success`` is None if the episode could not be run (``error`` says why). ``timeout`` marks one that ran out of
+    time, which is a failure. ``uid`` identifies this execution, if the file does: two files with the same uid hold the
     same episode. A uid that begins with ``~`` is almost unique: only files that share all such uids are taken for
     copies.
 
@@ -132,7 +132,7 @@ _TIMEOUT = re.compile(r"time[sd]?[ _-]?out|(?:max|maximum|step)[ _-]?(?:steps?|l
 
 
 def is_timeout(reason: str) -> bool:
-    """Whether the reason of a failure is no more than that the time was up."""
+    """Whether the reason of a failure is only that the time was up."""
     return bool(_TIMEOUT.fullmatch(reason.strip()))
 
 
@@ -162,7 +162,7 @@ _MOST_FILES = 1_000_000
 def files_under(root: Path) -> Iterator[Path]:
     """Yield the regular files under a directory, sorted by name; links to directories are not followed.
 
-    What lies in a LeRobot data set is no result of an evaluation, and left out.
+    Files of a LeRobot data set are left out: they are no results of an evaluation.
     """
     seen = 0
     stack = [root]

@@ -19,9 +19,9 @@ from besttake.types import F64, I64, U8
 FPS = 10.0
 """Default frame rate of a folder of pictures, as in ``video:``."""
 _SHORT, _FEWEST = 0.05, 5
-"""A take shorter than this fraction of the longest, or with fewer frames, is left out: it would shorten all others."""
+"""A take shorter than this fraction of the longest, or with fewer frames, is left out: it would shorten the rest."""
 _SLACK = 0.25
-"""Frame times are rounded to the time base of a video, so a frame may be late by this fraction of its duration."""
+"""How late a frame may be, as a fraction of its duration: videos round frame times to their time base."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Clock:
         return film.frames is not None and film.duration >= self.short and len(film.times) >= self.fewest
 
     def rows(self, times: F64) -> I64:
-        """Rows of the frames to compare: for each tick, the frame that is shown at that time."""
+        """Return the rows of the frames to compare: at each tick, the frame that is shown then."""
         ticks = np.arange(math.floor(float(times[-1]) * self.rate + 1e-6) + 1)
         slack = _SLACK * float(np.median(np.diff(times))) if len(times) > 1 else 0.0
         rows: I64 = np.searchsorted(times, ticks / self.rate + slack, side="right") - 1
@@ -70,7 +70,7 @@ class Clock:
 
 
 def clock_of(films: Sequence[RecordedTake], window: str, stride: int) -> Clock:
-    """The clock for ``films``: the rate of the slowest one, and for the window "common" the duration they share."""
+    """Return the clock for ``films``: the rate of the slowest, and for the window "common" the shortest duration."""
     readable = [film for film in films if film.frames is not None]
     if not readable:
         return Clock(window)
@@ -83,7 +83,7 @@ def clock_of(films: Sequence[RecordedTake], window: str, stride: int) -> Clock:
 
 
 def films_of(name: str, fps: float) -> list[RecordedTake]:
-    """The takes that one argument names: a video, a folder of pictures, or one or several LeRobot episodes."""
+    """Read the takes that one argument names: a video, a folder of pictures, or LeRobot episodes (``DATASET#0:10``)."""
     dataset, hash_, episodes = name.rpartition("#")
     if hash_ and not Path(name).exists():
         first = _first(name, episodes)

@@ -30,7 +30,7 @@ from besttake.recordings.episodes import (
     whole,
 )
 
-# As vla-eval's own export: when an episode was run again, its last result counts.
+# As in vla-eval's own export, the last result counts if an episode was run again.
 _EPISODES = """
 select sid, eid, task_name, episode_id, status, metrics, steps, elapsed_sec, context, failure_reason, failure_detail
 from episode_results where rowid in (
@@ -72,7 +72,7 @@ def read_recording(path: Path) -> list[Recording]:
 
 
 def read_results(path: Path) -> list[Recording]:
-    """Read the JSON file of a harness, which its keys tell; nothing if it is none."""
+    """Read the JSON file of a harness, recognised by its keys; return nothing for any other file."""
     data = read_json(path)
     if isinstance(data, dict):
         if "benchmark" in data and isinstance(data.get("tasks"), list):
@@ -117,7 +117,7 @@ def _recording(path: Path, kind: str, name: str, about: Mapping[str, Any], rows:
     if about.get("partial"):
         notes.append(f"{path.name}: vla-eval marked this evaluation as unfinished")
     folder = path.resolve().parent
-    # One run of vla-eval has one server: its benchmarks, its shards and the file merged of them are of one policy.
+    # A run of vla-eval has one server: its benchmarks, its shards and their merged file are of one policy.
     run = name.removesuffix(f"-{benchmark}") if name else path.name
     if not name and (about.get("shard") or about.get("merge_info")):
         run = f"shards of {benchmark}"
@@ -130,7 +130,7 @@ def _episode(path: Path, row: Mapping[str, Any], benchmark: str) -> Episode:
     task = str(row.get("task_name") or "unknown")
     metrics = _object(row.get("metrics") or {})
     reason = str(row.get("failure_reason") or "")
-    # A wrapped count (throughput mode) names the start that was really reset; the plain one is its place in the run.
+    # In throughput mode `episode_idx` is the start that was reset, and `episode_id` only counts.
     start = _start(row.get("episode_idx", row.get("episode_id")))
     if not reason and "success" not in metrics:
         known = ", ".join(map(str, metrics)) or "none"

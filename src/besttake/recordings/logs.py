@@ -38,17 +38,17 @@ RUN = re.compile(
     r"EVAL-(?P<suite>.+?)-(?P<family>[^-]+)-(?P<time>\d{4}_\d\d_\d\d-\d\d_\d\d_\d\d)(?:--(?P<note>.+?))?(?=\.txt|$)"
 )
 _HEAD = 2000
-"""A log says something known within so many lines; tqdm's bars and warnings come before."""
+"""A known log has a line that fits among its first lines, after warnings and progress bars."""
 _LASTING = ("suite", "task", "task_id", "policy", "seed", "env_seed", "resets")
 GROUPS = (*_LASTING, "start", "steps", "error", "value", "success", "count", "wins")
-"""The named groups of patterns: the first ones hold until they are said again, the others for an episode, which begins
-with its start and ends with its success; the last two are the log's own counts. In a format without ``success``, a line
-with a start and ``wins`` is about an episode that has ended: it succeeded if ``wins`` rose."""
+"""The named groups of patterns. The first ones hold until a later line changes them; the others belong to one episode,
+which begins with its start and ends with its success; the last two are the log's own counts. In a format without
+``success``, a line with a start and ``wins`` ends an episode, which succeeded if ``wins`` rose."""
 
 
 @dataclass(frozen=True)
 class LogFormat:
-    """How a kind of log says what happened: ``patterns`` with the named `GROUPS`, of which the first that fits counts.
+    """A kind of log, described by ``patterns`` with the named `GROUPS`; the first that fits a line counts.
 
     Starts are counted from ``first``. Users write one as YAML: ``name``, ``first`` and the list ``patterns``.
     """
@@ -59,7 +59,7 @@ class LogFormat:
 
     @classmethod
     def of(cls, given: Sequence[str]) -> LogFormat:
-        """The format of patterns, or of one YAML file that holds them; IngestError says what is wrong."""
+        """Make a format of patterns, or of one YAML file with them; IngestError says what is wrong."""
         name, first, patterns = "your pattern", 0, list(given)
         if len(given) == 1 and given[0].endswith((".yaml", ".yml")):
             import yaml
@@ -113,7 +113,7 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 @dataclass
 class _Evaluation:
-    """One evaluation, collected line by line: what was ``said``, and the episodes that ended."""
+    """One evaluation, collected line by line: the values that hold now (``said``), and the episodes that ended."""
 
     said: dict[str, str] = field(default_factory=dict)
     block: tuple[str, str] = ("", "")
@@ -126,7 +126,7 @@ class _Evaluation:
     episodes: list[Episode] = field(default_factory=list)
 
     def start(self, number: int, first: int) -> None:
-        """An episode begins: a number that is not higher means another task, perhaps of the same words."""
+        """Begin an episode. A number that is not higher means another task, perhaps with the same instruction."""
         self.unfinished += self.running is not None
         task = self.said.get("task") or self.said.get("task_id") or "task"
         block = task, self.said.get("task_id", "")
@@ -139,7 +139,7 @@ class _Evaluation:
         self.running = {"task": task if times == 1 else f"{task} ({times})", "start": start}
 
     def end(self, place: str, text: str, env: str) -> None:
-        """The episode ends with the outcome ``text``."""
+        """End the episode with the outcome ``text``."""
         if self.running is None:
             return
         own, error = self.running, self.running.get("error", "")
@@ -154,7 +154,7 @@ class _Evaluation:
 
 
 def read_log(path: Path, form: LogFormat = LIBERO) -> list[Recording]:
-    """Read the evaluations of one log; a log that was appended to holds several."""
+    """Read the evaluations of one log; it holds several if it was appended to."""
     evaluations, run, unread = _evaluations(path, form)
     kept = [one for one in evaluations if one.episodes]
     if not kept and form is LIBERO and any(one.episodes for one in _evaluations(path, ROBOTWIN)[0]):
@@ -184,7 +184,7 @@ def read_log(path: Path, form: LogFormat = LIBERO) -> list[Recording]:
 
 
 def _evaluations(path: Path, form: LogFormat) -> tuple[list[_Evaluation], str, tuple[int, str]]:
-    """What a log holds, the EVAL file it says it also writes, and the first line on an episode that did not fit."""
+    """Return the evaluations of a log, the EVAL file that it names, and the first line that no pattern fits."""
     evaluations, run, unread, fitted = [_Evaluation()], "", (0, ""), False
     env = "LIBERO" if form is LIBERO else ""
     counts_wins = not any("success" in pattern.groupindex for pattern in form.patterns)
@@ -221,7 +221,7 @@ def _evaluations(path: Path, form: LogFormat) -> tuple[list[_Evaluation], str, t
 
 
 def _nearest(form: LogFormat, one: _Evaluation, unread: tuple[int, str]) -> str:
-    """What a log lacks to be of this format, and its first line that did not fit."""
+    """Say what a log lacks to be of this format, with its first line that does not fit."""
     had = [name for name in ("suite", "task") if name in one.said] + ["start"] * bool(one.seen)
     near = f"nearest is {form.name}, of which it has {', '.join(had)} and no outcome" if had else f"not a {form.name}"
     line = f"; line {unread[0]} does not fit: {unread[1]!r}" if unread[0] else ""
@@ -244,7 +244,7 @@ def _named_by(path: Path) -> re.Match[str] | None:
 
 
 def read_videos(paths: Iterable[Path]) -> tuple[list[Recording], list[str]]:
-    """Read the evaluations that these videos show; also return a line for each that was left out."""
+    """Read the evaluations that the names of videos show; also return a line for each that was left out."""
     groups: dict[Path, list[Episode]] = defaultdict(list)
     models, left_out = {}, []
     for path in paths:

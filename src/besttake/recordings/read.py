@@ -74,7 +74,7 @@ def read(
 
 @dataclass
 class _Reading:
-    """What was read and left out so far. A file that the user named must be readable; others may be skipped."""
+    """The recordings read so far, and the files left out. Only files that the user named must be readable."""
 
     columns: Columns
     policies: Mapping[str, str]
@@ -119,7 +119,7 @@ class _Reading:
 
 
 def may_hold_outcomes(file: Path) -> bool:
-    """Whether a file in a directory may hold outcomes: not output of `ingest` itself, nor files of other programs."""
+    """Whether the name of a file in a directory suggests outcomes; what `ingest` itself wrote is left out."""
     suffix = kind_of(file)
     if suffix in tabular.SUFFIXES:
         return file.name != "outcomes.csv" or not (file.parent / "result.json").exists()

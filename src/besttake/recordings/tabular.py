@@ -36,7 +36,7 @@ from besttake.recordings.episodes import (
 from besttake.sanitize import FORMULA
 
 _COUNTS = ("episode", "episode_id", "episode_idx", "episode_index", "episode_ix")
-"""These may count the episodes of a run as well as its starts."""
+"""A column of these names may count the episodes of a run, or its starts."""
 NAMES: dict[str, tuple[str, ...]] = {
     "success": ("success", "succeeded", "is_success", "successful", "task_success", "outcome", "result"),
     "task": ("task", "task_name", "task_description", "instruction", "language_instruction", "task_id", "task_idx"),
@@ -58,7 +58,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "group": ("category", "group", "perturbation"),
     "values": ("values",),
 }  # fmt: skip
-"""The names that a column may have when the user names none; the first that is there counts."""
+"""The names by which a column is recognised if the user names none; the first one in a table counts."""
 SUFFIXES = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 OWN = ("policy", "env", "task", "start", "seed", "success", "steps", "error")
 """The columns of ``outcomes.csv``, which `ingest` writes; the last one after them is ``file``."""
@@ -68,9 +68,9 @@ _LINES = ("jsonl", "ndjson", "json")
 _NUMBERED = {True: "success_episodes", False: "failure_episodes"}
 _ENDED = "episode_successes"
 _ABOUT = ("env_info", "metrics")
-"""What stands in these objects of JSON holds for the episodes beside them, or for the episode itself."""
+"""Values in these JSON objects hold for the episodes beside them, or for the episode that contains them."""
 _GROOT = "libero_sim/"
-"""GR00T's env, which is reset without the initial state of the start (its ``libero_env.py``)."""
+"""GR00T's env, whose reset does not restore the initial state of a start (its ``libero_env.py``)."""
 _MOST_NAMES = 10_000
 _MOST_UNREAD = 40
 _MOST_NAMED = 3
@@ -94,7 +94,7 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
             if kind == "json":
                 raise UnknownFormat(f"{path}: no list of episodes with an outcome ({', '.join(NAMES['success'])})")
             raise IngestError(f"{path}: the table has no rows")
-        # JSON names its values each for itself: an error or a seed may stand in a few of them only.
+        # Objects of JSON may have different keys: only some may have an error or a seed.
         names = _names_in(path, table()) if kind in _LINES else [str(name) for name in first[1]]
         chosen = _columns(path, names, named)
         own = tuple(names) == (*OWN, "file")
@@ -150,7 +150,7 @@ def _unescaped(text: str) -> str:
 
 
 def _csv(path: Path) -> Iterator[tuple[int, Row]]:
-    """(number, row) of a CSV; the delimiter is the one that its header has most often."""
+    """Yield (number, row) of a CSV; the delimiter is the one most frequent in its header."""
     with open_text(path, newline="") as file:
         delimiter = max(_DELIMITERS, key=next(_bounded(file, path), "").count)
         file.seek(0)
@@ -193,7 +193,7 @@ def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, Row]
 
 
 def _json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, Row]]:
-    """(line, row) of JSON lines; a line without an episode is a row as it is."""
+    """Yield (line, row) of JSON lines, one row per episode; a line without an episode is one row."""
     for number, line in lines_of(path):
         if not line.strip():
             continue
@@ -215,7 +215,7 @@ def _json(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[int, Row]]:
 
 
 def _episodes_in(value: Any, above: Row, columns: Mapping[str, str]) -> Iterator[Row]:
-    """The episodes in nested JSON, each with the plain values of all objects ``above`` it."""
+    """Yield the episodes in nested JSON, each with the plain values of all objects ``above`` it."""
     if isinstance(value, list):
         for item in value:
             yield from _episodes_in(item, above, columns)
@@ -244,12 +244,12 @@ def _episodes_in(value: Any, above: Row, columns: Mapping[str, str]) -> Iterator
 
 
 def _only(value: Any) -> Any:
-    """The one value of a list of one, which ManiSkill writes for one env."""
+    """Unpack a list of one value, which ManiSkill writes for a single env."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def _names_in(path: Path, rows: Iterator[tuple[int, Row]]) -> list[str]:
-    """The names in all rows of JSON, which are read one by one: actions and pictures may stand in them, too."""
+    """Return the names in all rows of JSON, without keeping the rows: they may hold actions and pictures."""
     names: dict[str, None] = {}
     for number, row in rows:
         names.update(dict.fromkeys(row))
@@ -259,7 +259,7 @@ def _names_in(path: Path, rows: Iterator[tuple[int, Row]]) -> list[str]:
 
 
 def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Match our columns with those of the table; several may form the policy (a model and its checkpoint)."""
+    """Match our columns with those of the table; several may name the policy (a model and its checkpoint)."""
     for name, column in named.items():
         if name not in NAMES:
             raise IngestError(f"`columns` {name}={column}: {name!r} is not one of {', '.join(NAMES)}")
@@ -287,28 +287,28 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
 
 
 def _other_starts(names: Sequence[str], chosen: Mapping[str, tuple[str, ...]], named: Mapping[str, str]) -> list[str]:
-    """Columns that may name the start as well as the chosen one: several count episodes, and the user named none."""
+    """Return all columns that may name the start, if the chosen one only counts episodes and the user named none."""
     if "start" in named or "start" not in chosen or chosen["start"][0].strip().lower() not in _COUNTS:
         return []
     return [name for name in names if name.strip().lower() in NAMES["start"]]
 
 
 def _unread(names: Sequence[str], chosen: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Columns that are not used and whose names do not suggest that they number repetitions."""
+    """Return the columns that are not used and whose names do not suggest repetitions."""
     taken = {column for columns in chosen.values() for column in columns}
     unread = [column for column in names if column not in taken and not _REPEATS.search(column.lower())]
     return [column for column in unread if column.lower() not in _IDS][:_MOST_UNREAD]
 
 
 def _check_repeats(path: Path, episodes: Sequence[Episode], asides: Mapping[str, Sequence[str]]) -> None:
-    """Raise IngestError if an unused column splits the takes of a start evenly: it may name policies or tasks."""
+    """Raise IngestError if an unused column divides the takes of every start: it may name policies or tasks."""
     starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, episode in enumerate(episodes):
         starts[episode.policy, episode.env, episode.task, episode.start].append(i)
     repeated = [rows for rows in starts.values() if len(rows) > 1]
     for column, values in asides.items():
         names = set(values)
-        # Other columns (times, files, what went wrong) have values of their own at each start.
+        # Other columns (times, file names, errors) have different values at each start.
         if not repeated or not 2 <= len(names) <= max(map(len, repeated)):
             continue
         counted = [Counter(values[i] for i in rows) for rows in repeated]
@@ -344,7 +344,7 @@ def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str,
 
 
 def _values(logged: Any) -> tuple[float, ...]:
-    """The values that were logged along an episode: a list, or its text."""
+    """Parse values that were logged along an episode: a list, or the text of one."""
     listed = json.loads(logged) if isinstance(logged, str) and logged.strip() else logged or ()
     return tuple(float(value) for value in listed)
 

@@ -25,7 +25,7 @@ from besttake.recordings.combine import name_policies, once_by_seed, seeded
 from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.logs import LIBERO, LogFormat
 from besttake.recordings.read import read
-from besttake.recordings.starts import FOLDER, choose_starts, column, won
+from besttake.recordings.starts import FOLDER, choose_starts, success_value, values_by_take
 from besttake.recordings.tabular import OWN
 from besttake.reporting.numbers import count, percent
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
@@ -46,9 +46,9 @@ _NO_RELATION = "Outcomes alone hold no gain of selection, so it cannot be set ag
 _WINDOWS = ("common", "episode")
 _MEAN, _LAST = "mean of the values", "last value"
 _HARDLY = 0.2
-"""Takes whose agreement beyond chance is shown to be below this hardly share a start."""
+"""Takes that are shown to agree less than this beyond chance hardly share a start."""
 _MOST_TASKS = 40
-"""With more tasks than this in a cell, tables have a line for each group of tasks."""
+"""With more tasks than this in a cell, tables have one line per group of tasks."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def ingest(
 
 
 def _whole(episode: Episode, timeouts_fail: bool) -> Episode:
-    """An episode with an env, and with the outcome that a timeout has."""
+    """Fill in the env of an episode, and the outcome of a timeout."""
     success = None if episode.timeout and not timeouts_fail else episode.success
     if episode.env and success is episode.success:
         return episode
@@ -169,7 +169,7 @@ def _result(recordings: Sequence[Recording], notes: list[str], worth: float, com
     episodes = [episode for recording in recordings for episode in recording.episodes]
     done = [episode for episode in episodes if episode.success is not None]
     scored = all(cell.selectors is not None for cell in policies)
-    outcomes = {name: column(own.values(), won) for name, own in starts.items()}
+    outcomes = {name: values_by_take(own.values(), success_value) for name, own in starts.items()}
     return Result(
         besttake=version(),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -196,7 +196,7 @@ Starts = dict[tuple[str, str, str], list[Episode]]
 
 
 def _starts(recordings: Sequence[Recording]) -> dict[str, Starts]:
-    """The starts of each policy; neither files nor rows need any order."""
+    """Sort the episodes of each policy into starts, whatever the order of files and rows."""
     found: dict[str, Starts] = defaultdict(lambda: defaultdict(list))
     for recording in recordings:
         for one in recording.episodes:
@@ -208,13 +208,13 @@ def _starts(recordings: Sequence[Recording]) -> dict[str, Starts]:
 
 
 def _chosen_from(counts: I64) -> int:
-    """From how many takes to choose: the number with which most outcomes take part."""
+    """Return the number of takes N that uses most outcomes: starts with fewer are left out."""
     return max(range(1, int(counts.max(initial=1)) + 1), key=lambda n: (int((counts >= n).sum()) * (n - 1), n))
 
 
 def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> Cell:
-    """What the outcomes of some starts of a policy tell: headroom only from those with enough of them."""
-    outcomes = column(starts.values(), won)
+    """Measure one cell; headroom comes only from the starts with enough outcomes."""
+    outcomes = values_by_take(starts.values(), success_value)
     counts = np.isfinite(outcomes).sum(axis=1)
     n = _chosen_from(counts)
     enough = counts >= n
@@ -242,7 +242,7 @@ def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> C
 
 
 def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:
-    """The episodes as arrays. Tasks of few starts are one line of tables by their group."""
+    """Turn episodes into arrays. Of very many tasks, tables show the groups."""
     tasks = {key[:2] for key in starts}
     grouped = len(tasks) > _MOST_TASKS
     first: Counter[tuple[str, str]] = Counter()
@@ -251,8 +251,10 @@ def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:
         label = (own[0].group or "all tasks") if grouped else task
         units.append((suite, label, first[suite, label]))
         first[suite, label] += 1
-    outcomes = column(starts.values(), won)
-    lengths = column(starts.values(), lambda one: one.steps if one.steps is not None else len(one.values) or None)
+    outcomes = values_by_take(starts.values(), success_value)
+    lengths = values_by_take(
+        starts.values(), lambda one: one.steps if one.steps is not None else len(one.values) or None
+    )
     return CellData(
         policy=policy, env=", ".join(dict.fromkeys(key[0] for key in starts)) if env == "*" else env, group=env,
         units=tuple(units), arms={BASE: ArmTakes(outcomes, lengths, _scores(starts))}, windows=_WINDOWS, scorer=_LAST,
@@ -261,7 +263,7 @@ def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:
 
 
 def _scores(starts: Starts) -> dict[ScoreName, F64]:
-    """What logged values give as scores: their mean and the last, over the take or until the shortest ends."""
+    """Turn logged values into scores: their mean and the last one, over the take or until the shortest one ends."""
     if not any(one.values for own in starts.values() for one in own):
         return {}
     common = {id(own): min(len(one.values) for one in own) for own in starts.values()}
@@ -272,18 +274,18 @@ def _scores(starts: Starts) -> dict[ScoreName, F64]:
             logged = one.values[: ends[id(one)]] if window == "common" else one.values
             return of(logged) if logged else None
 
-        return column(starts.values(), value)
+        return values_by_take(starts.values(), value)
 
     kinds: dict[str, Callable[[tuple[float, ...]], float]] = {_MEAN: lambda v: sum(v) / len(v), _LAST: lambda v: v[-1]}
     return {ScoreName(name, window): score(of, window) for name, of in kinds.items() for window in _WINDOWS}
 
 
 def _audit(starts: Starts, resets: str) -> StartAudit:
-    """Whether the takes of a start share it."""
-    outcomes = column(starts.values(), won)
+    """Check whether the takes of a start really share it."""
+    outcomes = values_by_take(starts.values(), success_value)
     numbers: dict[str, float] = defaultdict(lambda: float(len(numbers)))
     seeds, envs = (
-        column(starts.values(), lambda one, name=name: numbers[text] if (text := getattr(one, name)) else None)  # type: ignore[misc]
+        values_by_take(starts.values(), lambda one, name=name: numbers[text] if (text := getattr(one, name)) else None)  # type: ignore[misc]
         for name in ("seed", "env_seed")
     )
     found = sources(outcomes, [key[:2] for key in starts], envs, seeds)
@@ -297,7 +299,7 @@ def _audit(starts: Starts, resets: str) -> StartAudit:
 
 
 def _shared(starts: Starts, name: str) -> str:
-    """Whether the takes of every start have the same ``name``; empty where it was not recorded."""
+    """Say whether ``name`` is the same in all takes of every start ("same" or "varies"; "" if it was not recorded)."""
     values = [{getattr(one, name) for one in own} - {""} for own in starts.values() if len(own) > 1]
     return "" if not any(values) else "varies" if any(len(own) > 1 for own in values) else "same"
 
@@ -317,14 +319,14 @@ def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> 
 
 
 def _order(episode: Episode) -> tuple[Any, ...]:
-    """The order of takes of one start, which does not depend on the order of files and rows."""
+    """Return a sort key for the takes of one start that does not depend on the order of files and rows."""
     won = -1 if episode.success is None else int(episode.success)
     steps = -1 if episode.steps is None else episode.steps
     return _natural(episode.seed), won, steps, episode.error
 
 
 def _natural(text: str) -> tuple[int, float, str]:
-    """Numbers in the order of numbers, before words."""
+    """Return a sort key that puts numbers in numerical order, before words."""
     try:
         number = float(text)
     except ValueError:
