@@ -154,15 +154,28 @@ def test_folders_that_number_starts_are_compared_with_the_column_that_counts_epi
     read = ingest(tmp_path).result
     (cell,) = read.cells
     assert (cell.starts, cell.seeds) == (12, 6)
-    assert any("the start is 'folder'" in note and "'episode' -0." in note for note in read.notes)
+    assert any("the start is 'start/'" in note and "'episode' -0." in note for note in read.notes)
     assert cell.headroom is not None
     assert cell.headroom.curve[5].value == pytest.approx(np.mean([max(wins) for wins in WON]))
-    assert ingest(tmp_path, columns={"start": "folder"}).result.cells == read.cells
+    assert ingest(tmp_path, columns={"start": "start/"}).result.cells == read.cells
     assert ingest(tmp_path, columns={"start": "episode"}).result.cells[0].starts == 6
     for i in range(1, 12, 2):
         shutil.rmtree(tmp_path / f"start_{i}")  # those that are left are alike
-    with pytest.raises(IngestError, match="which column names the start.*'episode'.*'folder'.*start=folder"):
+    with pytest.raises(IngestError, match="which column names the start.*'start/'.*'episode'.*start=start/"):
         ingest(tmp_path)
+
+
+def test_of_two_folders_that_number_starts_the_one_counts_by_which_takes_agree(tmp_path: Path) -> None:
+    for i, wins in enumerate(WON):
+        (tmp_path / f"start_{i}").mkdir()
+        for s, won in enumerate(wins):
+            (tmp_path / f"start_{i}" / f"episode_{s}.json").write_text(json.dumps({"success": won}))
+    read = ingest(tmp_path).result
+    assert (read.cells[0].starts, read.cells[0].seeds) == (12, 6)
+    assert any("the start is 'start/'" in note for note in read.notes)
+    assert ingest(tmp_path, columns={"start": "start/episode/"}).result.cells[0].starts == 72
+    with pytest.raises(IngestError, match="start=scene/: paths differ in start/ and episode/"):
+        ingest(tmp_path, columns={"start": "scene/"})
 
 
 def test_a_file_of_one_episode_has_its_start_and_seed_in_its_path(tmp_path: Path) -> None:

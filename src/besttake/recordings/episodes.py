@@ -113,7 +113,7 @@ def outcome(value: Any) -> bool | None:
 
 SEED = re.compile(r"(?:^|[-_./])seed[-_=]?(\d+)(?=[-_./]|$)", re.IGNORECASE)
 START = re.compile(
-    r"(?:^|[-_./])(?:start|init(?:ial)?(?:[-_]?state)?|episode)(?:[-_]?(?:id|idx|index))?[-_=]?(\d+)(?=[-_./]|$)",
+    r"(?:^|[-_./])(start|init(?:ial)?(?:[-_]?state)?|episode)(?:[-_]?(?:id|idx|index))?[-_=]?(\d+)(?=[-_./]|$)",
     re.IGNORECASE,
 )
 
@@ -123,9 +123,18 @@ def seed_in(path: str) -> str:
     return next(reversed(SEED.findall(path)), "")
 
 
+def starts_in(path: str) -> dict[str, str]:
+    """Return the folders and files in a path that number starts: ``start_3/episode_1.json`` has two.
+
+    >>> starts_in("results/start_3/episode_1.json")
+    {'start/': '3', 'episode/': '1'}
+    """
+    return {f"{name.lower()}/": number for name, number in START.findall(path)}
+
+
 def start_in(path: str) -> str:
-    """Return the start that a path names (``start_3/``, ``episode_3.json``), as `seed_in` does the seed."""
-    return next(reversed(START.findall(path)), "")
+    """Return the start that the numbers in a path make together; "" if it has none."""
+    return "/".join(starts_in(path).values())
 
 
 _TIMEOUT = re.compile(r"time[sd]?[ _-]?out|(?:max|maximum|step)[ _-]?(?:steps?|limit)(?:[ _-]reached)?|truncated", re.I)

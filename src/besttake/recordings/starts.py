@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
 from besttake.core.agreement import Sources, sources
-from besttake.recordings.episodes import Episode, IngestError, Recording, start_in
+from besttake.recordings.episodes import Episode, IngestError, Recording, starts_in
 from besttake.types import F64
-
-FOLDER = "folder"
-"""The candidate that is a number in the path of a recording: ``start_3/``, ``episode_3.json``."""
 
 
 def choose_starts(recordings: Sequence[Recording], given: str = "") -> tuple[list[Recording], list[str]]:
     """Return the recordings with the start of each episode, and notes on how it was chosen.
 
-    The candidates are the columns that count episodes and, where paths differ in it, the start that a path names. One
-    is chosen if it alone lets takes repeat a start and agree there beyond chance, over all recordings together. If that
-    is not clear, IngestError names the flag to give. ``given`` is the candidate that the user named.
+    The candidates are the columns that count episodes and, where paths differ in them, the folders and files that
+    number starts (``start/`` for ``start_3/``). One is chosen if it alone lets takes repeat a start and agree there
+    beyond chance, over all recordings together. If that is not clear, IngestError names the flag to give. ``given`` is
+    the candidate that the user named.
     """
-    if given not in ("", FOLDER):
+    if given and not given.endswith("/"):
         return list(recordings), []
-    if len({start_in(recording.path) for recording in recordings}) > 1:
-        recordings = [_with_folder(recording) for recording in recordings]
+    paths = [starts_in(recording.path) for recording in recordings]
+    levels = [name for name in dict.fromkeys(chain(*paths)) if len({path.get(name) for path in paths}) > 1]
+    if len(levels) > 1:
+        levels.append("".join(levels))
+    if given and given not in levels:
+        raise IngestError(f"`columns` start={given}: paths differ in {' and '.join(levels) or 'no number of a start'}")
+    recordings = [_with_folders(recording, levels) for recording in recordings]
     if given:
-        return [_with_start(recording, FOLDER) for recording in recordings], []
+        return [_with_start(recording, given) for recording in recordings], []
     episodes = [episode for recording in recordings for episode in recording.episodes if episode.others]
     names = list(dict.fromkeys(name for episode in episodes for name in episode.others))
     agreement: dict[str, Sources] = {}
@@ -52,12 +57,14 @@ def choose_starts(recordings: Sequence[Recording], given: str = "") -> tuple[lis
     return [_with_start(recording, shown[0]) for recording in recordings], notes
 
 
-def _with_folder(recording: Recording) -> Recording:
-    """Make the start in a recording's path one of the candidates of its episodes."""
-    number = start_in(recording.path)
-    if not number:
+def _with_folders(recording: Recording, levels: Sequence[str]) -> Recording:
+    """Make the numbers in a recording's path candidates for the start of its episodes."""
+    numbers = starts_in(recording.path)
+    parts = {name: [numbers[part] for part in re.findall("[^/]+/", name) if part in numbers] for name in levels}
+    found = {name: "/".join(part) for name, part in parts.items() if part}
+    if not found:
         return recording
-    episodes = (replace(e, others={**(e.others or {"start": e.start}), FOLDER: number}) for e in recording.episodes)
+    episodes = (replace(e, others={**found, **(e.others or {"start": e.start})}) for e in recording.episodes)
     return replace(recording, episodes=tuple(episodes))
 
 
