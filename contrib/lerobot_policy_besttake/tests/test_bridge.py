@@ -186,7 +186,8 @@ def test_a_client_that_asks_all_the_time_misses_no_action_and_all_is_recorded(
     assert sent == sorted(sent)
     assert {*sent} == {*range(1, sent[-1] + 1)}
     assert calls > steps / REPLAN + 1
-    assert sent[steps - 1] <= session.now()["steps"] <= sent[-1] + REPLAN
+    # What was played after the last call was not told; on a busy machine that is some steps.
+    assert steps - 3 * REPLAN < session.now()["steps"] <= sent[-1] + REPLAN
     session.judge("success" if success else "failure")
     session.ask("end")
     session._thread.join(60)
