@@ -224,7 +224,7 @@ def make_maniskill(
 
 
 def _maniskill_episodes(files: Mapping[str, Path], name: str) -> tuple[dict[str, str], float | None, int]:
-    """The task of each episode to read, steps a second if said, and how many episodes failed and are left out."""
+    """Return the task of each episode to read, the steps per second if known, and how many episodes failed."""
     episodes: dict[str, str] = {}
     rate, left_out = None, 0
     for file, path in files.items():
@@ -262,7 +262,7 @@ def _maniskill_groups(path: Path) -> list[str]:
 
 
 def _maniskill_first(files: Mapping[str, Path], key: str) -> tuple[dict[str, str], list[str], int]:
-    """Cameras and their places, numbers under obs, and the size of an action, of an episode."""
+    """Return an episode's cameras and their places, the numbers under ``obs``, and the size of an action."""
     with _trajectory(files, key) as group:
         cameras = {
             camera: f"obs/{kind}/{camera}/rgb"

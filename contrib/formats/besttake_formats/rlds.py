@@ -177,7 +177,7 @@ def make(
 
 
 def _rate_said(root: Path) -> float | None:
-    """Steps a second by the data set's own metadata; None where it does not say."""
+    """Return the steps per second in the data set's own metadata; None if it has none."""
     try:
         said = read_json(inside(root, "metadata.json"), "rlds")
     except (LibraryError, Unreadable, OSError):
@@ -187,7 +187,7 @@ def _rate_said(root: Path) -> float | None:
 
 
 def _known(name: str, root: Path) -> tuple[str, float | None, int | None]:
-    """What is known of data sets of this name, or else in such a folder.
+    """Return what is known of data sets of this name, or else of data sets in such a folder.
 
     Files need not be named as the set is: tfds writes those of a class LIBERO10 as ``liber_o10-train…``.
     """
@@ -285,7 +285,7 @@ def places(path: Path, promised: int | None = None) -> Iterator[int]:
 
 
 def record_at(path: Path, place: int) -> bytes:
-    """The record that begins at byte ``place``; `Unreadable` where it is not as it was written."""
+    """Read the record that begins at byte ``place``; `Unreadable` if its checksum is wrong."""
     with path.open("rb") as file:
         file.seek(place)
         data = file.read(_length(file.read(12), path.stat().st_size - place, path.name))
@@ -355,7 +355,7 @@ def _values(messages: Iterable[memoryview], wanted: int) -> list[memoryview]:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The fields of a message: numbers as the bytes that stand for them."""
+    """Split a message into fields; numbers stay bytes."""
     place, end = 0, len(data)
     while place < end:
         key, place = _varint(data, place)

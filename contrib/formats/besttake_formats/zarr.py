@@ -130,7 +130,7 @@ def make(
 
 
 def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
-    """The group ``data`` and the ends of the episodes; LibraryError where the file is none such, or not plain."""
+    """Open the group ``data`` and read the ends of the episodes; LibraryError if the store has another layout or codec."""
     import zarr
 
     if not path.exists():
@@ -165,7 +165,7 @@ def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
 
 
 def _check_arrays(arrays: Mapping[str, Any], name: str) -> None:
-    """LibraryError where an array is larger than can be meant, or asks for a codec that is not plain."""
+    """Raise LibraryError for an array of absurd size, or with a codec that is not on the list."""
     for key, each in arrays.items():
         chunks, shape = getattr(each, "chunks", ()), getattr(each, "shape", ())
         if int(np.prod(chunks, dtype=object)) * 8 > _MOST_CHUNK or (shape and shape[0] > _MOST_ROWS):
@@ -176,7 +176,7 @@ def _check_arrays(arrays: Mapping[str, Any], name: str) -> None:
 
 
 def _check_lengths(path: Path, arrays: Mapping[str, Any], name: str) -> None:
-    """LibraryError where a piece packed by Blosc is shorter than its head says: Blosc would read beyond its end."""
+    """Raise LibraryError if a Blosc chunk is shorter than its header says: Blosc would read beyond its end."""
     for key, each in arrays.items():
         made_by = each.metadata.to_dict()
         packed = made_by.get("compressor") or (made_by.get("codecs") or [None])[-1]
@@ -196,7 +196,7 @@ def _check_lengths(path: Path, arrays: Mapping[str, Any], name: str) -> None:
 
 
 def _check_pieces(path: Path, arrays: Iterable[Any], rows: int, name: str) -> None:
-    """LibraryError unless every piece of the first ``rows`` of each array is stored below ``path``."""
+    """Raise LibraryError unless every chunk of the first ``rows`` of each array is stored below ``path``."""
     stored = {part for part, size in _parts(path) if size}  # an empty shard reads as its fill value, too
     for each in arrays:
         sizes = zip((rows, *each.shape[1:]), each.shards or each.chunks, strict=True)
@@ -223,7 +223,7 @@ def _parts(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def _codecs(node: Any) -> Iterator[str]:
-    """The names of all codecs in what zarr says of an array, of version 2 (``id``) or 3 (``name``), at any depth."""
+    """Return the names of all codecs in the metadata of an array, of version 2 (``id``) or 3 (``name``), at any depth."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key in ("compressor", "filters", "codecs", "serializer", "compressors", "index_codecs"):

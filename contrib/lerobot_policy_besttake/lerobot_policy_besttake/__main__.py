@@ -45,7 +45,7 @@ def write(run: str | Path, out: str | Path, policy: str = "", option: str = "", 
 
 
 def _found_anywhere(uri: str) -> str:
-    """The URI, with a directory of this machine by its whole path: LeRobot's commands may run elsewhere."""
+    """Make a directory in a URI absolute: LeRobot's commands may run in another directory."""
     scheme, colon, rest = uri.partition(":")
     path, mark, options = rest.partition("?")
     there = Path(path).expanduser()

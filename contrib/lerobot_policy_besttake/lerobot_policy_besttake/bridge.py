@@ -91,7 +91,7 @@ class Episode:
         return served
 
     def _forget(self) -> None:
-        """Begin at the first step, with the next observation."""
+        """Forget the episode so far: the next observation is its first."""
         self._first, self._newest, self._played = 0, -1, 0
         self._states: dict[int, F32] = {}
         self._waiting: Queue[tuple[TimedObservation, dict[str, Any]]] = Queue(1)
@@ -108,7 +108,7 @@ class Episode:
         self._most = min(asked.actions_per_chunk, self._served.replan)
 
     def offer(self, observation: TimedObservation) -> None:
-        """Let an observation wait for `chunk`, in place of an older one; of each step the first is enough."""
+        """Keep an observation for `chunk`, in place of an older one; only the first observation of a step counts."""
         frame = build_dataset_frame(self._features, observation.get_observation(), OBS_STR)
         number = observation.get_timestep()
         if number <= self._newest:
@@ -122,7 +122,7 @@ class Episode:
         self._waiting.put((observation, frame))
 
     def chunk(self) -> list[TimedAction]:
-        """The actions for the observation that waits; none where none comes in a while."""
+        """Return the actions for the observation that waits; none if no observation comes in a while."""
         try:
             observation, frame = self._waiting.get(timeout=_TURN)
         except Empty:
@@ -155,7 +155,7 @@ class Episode:
         ]
 
     def _request(self, step: int, frame: Mapping[str, Any], task: Any) -> dict[str, Any]:
-        """What the server is asked. Where the client did not show a state, that of the next observation stands."""
+        """Return the request to the server. A state that the client did not show is filled in from the next observation."""
         states, state = [], self._states[step]
         for played in range(step, self._played - (step == 0), -1):
             state = self._states.get(played, state)
@@ -181,7 +181,7 @@ class Episode:
 
     @contextmanager
     def asked(self, context: Any) -> Iterator[Episode]:
-        """While the client asks for actions. The episode ends if it leaves now, or does not ask again soon."""
+        """Answer a client's request for actions. The episode ends if the client leaves, or does not ask again soon."""
         answered = threading.Event()
         self._absence.cancel()
         context.add_callback(lambda: None if answered.is_set() else self._left())
@@ -213,7 +213,7 @@ class Bridge:
         self._told = ""
 
     def Ready(self, request: Any, context: Any) -> Any:
-        """A client has come: its episode begins, and that of another client ends."""
+        """Begin the episode of a client that has connected, and end that of another client."""
         with self._telling(context):
             if self._episode is not None:
                 self._episode.close("another robot client has taken over")
@@ -223,7 +223,7 @@ class Bridge:
         return services_pb2.Empty()
 
     def SendPolicyInstructions(self, request: Any, context: Any) -> Any:
-        """What the client's observations hold. Which policy it wants is of no account: the server has one."""
+        """Learn what the client's observations hold. The policy that it asks for is ignored: the server has one."""
         with self._telling(context):
             asked = bytes_to_python_object(request.data)
             if not isinstance(asked, RemotePolicyConfig):
@@ -236,7 +236,7 @@ class Bridge:
         return services_pb2.Empty()
 
     def SendObservations(self, request_iterator: Any, context: Any) -> Any:
-        """An observation, in pieces."""
+        """Receive an observation, in pieces."""
         with self._telling(context):
             sent = receive_bytes_in_chunks(request_iterator, None, threading.Event(), "bridge")
             with suppress(ComponentError):  # `GetActions` tells the client
@@ -248,7 +248,7 @@ class Bridge:
         return services_pb2.Empty()
 
     def GetActions(self, request: Any, context: Any) -> Any:
-        """The next chunk; nothing where there is none yet."""
+        """Return the next chunk, or nothing if there is none yet."""
         with self._telling(context, _PAUSE), self._episode_of(context).asked(context) as episode:
             actions = episode.chunk()
         return services_pb2.Actions(data=python_object_to_bytes(actions)) if actions else services_pb2.Empty()
@@ -263,7 +263,7 @@ class Bridge:
 
     @contextmanager
     def _telling(self, context: Any, pause: float = 0.0) -> Iterator[None]:
-        """Tell the client what goes wrong, in one line; it is logged here once."""
+        """Report an error to the client in one line, and log it once."""
         try:
             yield
         except Exception as error:
@@ -292,7 +292,7 @@ def start(bridge: Bridge, host: str = "127.0.0.1", port: int = 8080) -> Any:
 
 
 def _names(pairs: Sequence[str]) -> dict[str, str]:
-    """``observation.images.front=wrist``, or ``front=wrist``."""
+    """Parse the pairs of ``--map``: ``observation.images.front=wrist``, or ``front=wrist``."""
     split = [pair.partition("=") for pair in pairs]
     if wrong := [pair for pair, (key, _, name) in zip(pairs, split, strict=True) if not key or not name]:
         raise ComponentError(f"--map {wrong[0]}: write KEY=NAME")
@@ -300,7 +300,7 @@ def _names(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the bridge from the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m lerobot_policy_besttake.bridge", description=__doc__.split("\n")[0]
     )

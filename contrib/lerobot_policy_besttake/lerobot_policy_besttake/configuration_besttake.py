@@ -41,7 +41,7 @@ class BesttakeConfig(PreTrainedConfig):  # type: ignore[misc]
 
     @property
     def observation_delta_indices(self) -> None:
-        """One observation at a time: arms keep what they look back on."""
+        """One observation at a time: arms remember earlier ones themselves."""
         return
 
     @property

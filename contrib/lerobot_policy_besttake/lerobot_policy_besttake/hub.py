@@ -49,7 +49,7 @@ def make(rest: str, *, trust_remote_code: bool = False, suite: str = "", index: 
 
 
 def _revision(rest: str) -> str:
-    """The commit of the repository: takes of one are not continued with another."""
+    """Return the commit of the repository, so that no run goes on with another."""
     from huggingface_hub import hf_hub_download
 
     head, _, file = rest.partition(":")
@@ -58,7 +58,7 @@ def _revision(rest: str) -> str:
 
 
 def _chosen(uri: str, made: dict[str, dict[int, Any]], suite: str, index: str) -> Any:
-    """One env of those that LeRobot made, and the others closed."""
+    """Choose one of the envs that LeRobot made, and close the others."""
     each = {(name, str(number)): env for name, own in made.items() for number, env in own.items()}
     fits = [key for key in each if suite in ("", key[0]) and index in ("", key[1])]
     for key, env in each.items():
@@ -74,7 +74,7 @@ def _chosen(uri: str, made: dict[str, dict[int, Any]], suite: str, index: str) -
 
 
 class _Plain(gymnasium.Env):  # type: ignore[misc]
-    """An env without its wrappers' specs, which `gymnasium.make` would compare with its own."""
+    """Hides the specs of an env's wrappers, which `gymnasium.make` would compare with its own."""
 
     def __init__(self, env: Any) -> None:
         self._env = env

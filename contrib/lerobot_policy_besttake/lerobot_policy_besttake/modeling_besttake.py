@@ -58,12 +58,12 @@ class BesttakePolicy(PreTrainedPolicy):  # type: ignore[misc]
     def from_pretrained(
         cls, pretrained_name_or_path: str | Path, *, config: PreTrainedConfig | None = None, **_: Any
     ) -> BesttakePolicy:
-        """There are no weights here: they are those of the wrapped checkpoint."""
+        """Load nothing: the weights are those of the wrapped checkpoint."""
         known = config if config is not None else PreTrainedConfig.from_pretrained(pretrained_name_or_path)
         return cls(known).eval()  # type: ignore[no-any-return]
 
     def reset(self) -> None:
-        """The episodes are over, and others begin."""
+        """Begin a new episode in every row."""
         self._played += len(self._rows)
         self._rounds += bool(self._rows)
         self._rows = []
@@ -87,7 +87,7 @@ class BesttakePolicy(PreTrainedPolicy):  # type: ignore[misc]
         return torch.from_numpy(np.stack(actions)).to(self.config.device)
 
     def predict_action_chunk(self, batch: dict[str, Any], **_: Any) -> Any:
-        """An arm follows the actions that are executed, which one chunk alone does not tell it."""
+        """Raise an error: an arm has to know which actions are executed, so only `select_action` works."""
         raise NotImplementedError("a besttake policy acts step by step: use select_action (--inference.type=sync)")
 
     def forward(self, batch: dict[str, Any]) -> Any:
@@ -99,7 +99,7 @@ class BesttakePolicy(PreTrainedPolicy):  # type: ignore[misc]
         raise NotImplementedError("a besttake policy is frozen: train the checkpoint that it wraps")
 
     def _draw(self, row: int) -> Draw:
-        """As `besttake serve` draws for its n-th connection, or as BestTake does for a take of a start."""
+        """Return the draw of an episode: that of the n-th connection of `besttake serve`, or of a take of a start."""
         if self.config.task:
             return Draw(self.config.seed, self.config.task, self.config.start + self._played + row, 0)
         return Draw(self.config.seed, "connection", row, self._rounds)
@@ -145,7 +145,7 @@ def _pictures(tensor: Any) -> Any:
 
 
 def policy_of(config: BesttakeConfig) -> Policy:
-    """The policy that ``config`` wraps; RunError where it is not the run's any more."""
+    """Load the policy that ``config`` wraps; RunError if it is no longer the one of the run."""
     run = Path(config.run)
     policy = registry.policy(registry.FromFile(config.wraps, run / "result.json"))
     name = f"policy {config.policy_name}"

@@ -1,4 +1,4 @@
-"""What goes around the policy: nothing but names and devices. The wrapped checkpoint has processors of its own."""
+"""Processors around the policy: they only rename and move tensors. The wrapped checkpoint has its own processors."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Trained:
 
     @property
     def fingerprint(self) -> str:
-        """What its scores depend on."""
+        """What the scores depend on."""
         parts = [getattr(self.models[task], part).tobytes() for task in sorted(self.models) for part in _PARTS]
         return f"classifier 1 {hashlib.sha256(b''.join(parts)).hexdigest()[:16]}"
 

@@ -87,7 +87,7 @@ class RewardModel:
         return scores
 
     def classified(self, take: Footage, rows: Rows) -> float:
-        """The probability that the last frame shows success; of more than two classes, the one it takes it for."""
+        """Return the probability that the last frame shows success; of more than two classes, the number of the likeliest."""
         key = image_key(self._uri, self.loaded.config)
         size = self.loaded.config.input_features[key].shape[-2:]
         batch = self.loaded.before({key: _pictures(take, rows[-1:], size)})
@@ -113,7 +113,7 @@ class RewardModel:
         return float(np.asarray(progress)[0, config.n_obs_steps // 2])
 
     def filmed(self, take: Footage, rows: Rows) -> float:
-        """The reward of a film of the window, evenly thinned."""
+        """Return the reward of the window as a video, evenly thinned."""
         config = self.loaded.config
         count = config.max_frames or len(rows)
         if self.family == "topreward":  # Robometer sees a frame twice where there are too few
@@ -132,7 +132,7 @@ _VALUES: dict[str, Callable[[RewardModel, Footage, Rows], float]] = {
 
 
 def rows_at(steps: NDArray[np.int32], rows: Rows, deltas: Sequence[int]) -> Rows:
-    """The rows whose steps are nearest to the last one's plus each of ``deltas``, none outside ``rows``."""
+    """Return, for each of ``deltas``, the row whose step is nearest to the last step plus that delta."""
     there = steps[rows].astype(np.int64)
     wanted = np.clip(there[-1] + np.asarray(deltas, np.int64), there[0], there[-1])
     nearest: Rows = np.abs(there[None] - wanted[:, None]).argmin(axis=1)

@@ -1,4 +1,4 @@
-"""Small flow policies over the state, from a file that says all there is to say: ``flow:FILE.safetensors``.
+"""Small flow policies over the state, each from one self-contained file: ``flow:FILE.safetensors``.
 
 For policies of your own that need no pictures (the plug-in in ``contrib/scripted-libero`` trains some for LIBERO). The
 file holds
@@ -94,7 +94,7 @@ class FlowPolicy:
         return warm_start(noise, warm.noise, warm.prior, chunk)
 
     def _which(self, instruction: str) -> F32:
-        """Which of its instructions this is, as one of n; all zero when there is none."""
+        """Encode the instruction as one of n; all zero if the policy knows none."""
         if instruction and self._instructions and instruction not in self._instructions:
             known = ", ".join(self._instructions)
             raise ComponentError(f"{self.spec.name} was not trained on {instruction!r}; it knows {known}")
@@ -111,7 +111,7 @@ def _check(arrays: Mapping[str, F32]) -> None:
 
 
 def make(rest: str, replan: int | str | None = None, blur: float | str = 1.0) -> FlowPolicy:
-    """The policy in file ``rest``; ``replan`` of its actions are executed, ``blur`` scales what it sees wrongly."""
+    """The policy in file ``rest``; ``replan`` of its actions are executed, ``blur`` scales its perception error."""
     uri = f"flow:{rest}"
     read = Reader(uri)
     steps, scale = read.optional_whole("replan", replan), read.number("blur", blur)
