@@ -130,7 +130,7 @@ def make(
 
 
 def _opened(path: Path, name: str) -> tuple[Any, list[int]]:
-    """Open the group ``data`` and read the ends of the episodes; LibraryError if the store has another layout or codec."""
+    """Open the group ``data`` and read the ends of the episodes; LibraryError for another layout or codec."""
     import zarr
 
     if not path.exists():
@@ -223,7 +223,7 @@ def _parts(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def _codecs(node: Any) -> Iterator[str]:
-    """Return the names of all codecs in the metadata of an array, of version 2 (``id``) or 3 (``name``), at any depth."""
+    """Return the names of all codecs in the metadata of an array, version 2 (``id``) or 3 (``name``), at any depth."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key in ("compressor", "filters", "codecs", "serializer", "compressors", "index_codecs"):

@@ -155,7 +155,7 @@ class Episode:
         ]
 
     def _request(self, step: int, frame: Mapping[str, Any], task: Any) -> dict[str, Any]:
-        """Return the request to the server. A state that the client did not show is filled in from the next observation."""
+        """Return the request to the server. A state that the client did not show is that of the next observation."""
         states, state = [], self._states[step]
         for played in range(step, self._played - (step == 0), -1):
             state = self._states.get(played, state)

@@ -87,7 +87,7 @@ class RewardModel:
         return scores
 
     def classified(self, take: Footage, rows: Rows) -> float:
-        """Return the probability that the last frame shows success; of more than two classes, the number of the likeliest."""
+        """Return the probability that the last frame shows success; of several classes, the number of the likeliest."""
         key = image_key(self._uri, self.loaded.config)
         size = self.loaded.config.input_features[key].shape[-2:]
         batch = self.loaded.before({key: _pictures(take, rows[-1:], size)})
