@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.core.agreement import Sources
 from besttake.core.offline import RetrievalCheck
-from besttake.core.pool import Pool
+from besttake.core.policy_pool import Pool
 from besttake.core.probe import Probe
 from besttake.core.relation import FittedLine, Splits
 from besttake.core.stats import Estimate as Estimate

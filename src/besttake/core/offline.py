@@ -201,7 +201,7 @@ def simplest(tried: Sequence[Checked]) -> Checked:
     return min(close, key=lambda one: (complexity(one.config), one.config.prior, value_or_inf(one.added)))
 
 
-def choose(tried: Sequence[Checked]) -> RetrievalConfig | None:
+def choose_config(tried: Sequence[Checked]) -> RetrievalConfig | None:
     """The configuration to run; None where none helps."""
     helping = [one for one in tried if one.helps]
     return simplest(helping).config if helping else None
@@ -213,7 +213,7 @@ def of_group(tried: Sequence[Checked], chosen: RetrievalConfig | None, states: i
     A prior that helps in the group is taken. What was ``chosen`` over all groups holds where the group leaves it open,
     and not where a gain of `GAIN` is ruled out.
     """
-    own = choose(tried)
+    own = choose_config(tried)
     taken = next((one for one in tried if one.config == (own or chosen)), None)
     if taken is None:
         return GroupCheck(states, 0.0, simplest(tried).added)

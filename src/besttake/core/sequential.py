@@ -7,10 +7,10 @@ variance so far makes best for the starts that remain. The starts must come in r
 the first of the two, for good, so it depends on the starts up to it alone.
 
 A run until decided uses this test from its first start, with the whole alpha, and the live page uses its bounds. A run
-that was judged once by the tests of a fixed sample and is then extended (`Looks`) has spent up to alpha at its first
-look; what was open there is decided by this test, for which all later looks together get half of alpha. Where starts
-are given more takes after a look, their values change: that is another test, which gets half of what the one before
-had. However starts and takes are added, a run errs in less than 2 alpha.
+that was judged once by the tests of a fixed sample and is then extended (`RepeatedLooks`) has spent up to alpha at its
+first look. This test decides what was open there, and all later looks together get half of alpha. Where starts are
+given more takes after a look, their values change: that is another test, with half the alpha of the one before.
+However starts and takes are added, a run errs in less than 2 alpha.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIRST = 20
 
 
 @dataclass(frozen=True)
-class Looks:
+class RepeatedLooks:
     """How often a cell was looked at: ``order`` (S,) sorts the starts so that those of earlier looks come first.
 
     ``earlier``: how many starts there were at each earlier look, ascending. ``answered``: the questions that were

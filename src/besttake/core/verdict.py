@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from besttake.core.sequential import HORIZON, Looks, Track, bounds, tracks
+from besttake.core.sequential import HORIZON, RepeatedLooks, Track, bounds, tracks
 from besttake.core.stats import Estimate, Finding, Rng, Scale, YesNo, mean_interval, p_not_above, p_not_below
 
 F64 = NDArray[np.float64]
@@ -68,7 +68,7 @@ def ask_again(
     values: ArrayLike,
     scale: Scale,
     worth: float,
-    looks: Looks,
+    looks: RepeatedLooks,
     stake: float,
     *,
     name: str = "",
@@ -96,7 +96,7 @@ def ask_again(
     return finding if given is None else replace(finding, answer=given.answer, when_answered=_as_given(given, estimate))
 
 
-def estimate_again(values: ArrayLike, scale: Scale, looks: Looks, stake: float) -> Estimate:
+def estimate_again(values: ArrayLike, scale: Scale, looks: RepeatedLooks, stake: float) -> Estimate:
     """Mean of ``values`` (S,) with its interval; for a run until decided, with bounds that hold at any time."""
     x = _existing(np.asarray(values, dtype=np.float64)[looks.order])
     if not looks.until or not x.size:

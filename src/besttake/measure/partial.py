@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from besttake import result as r
 from besttake.arms import BASE
 from besttake.core.stats import YesNo
-from besttake.measure.cells import CellData, Settings, Stop, arm_takes
+from besttake.measure.arrays import CellData, Settings, Stop, arm_takes
 from besttake.measure.looks import Unit, looks_until, random_order
 from besttake.measure.until import SHOWN, Watch, path_of
 from besttake.takes.key import Row, TakeKey

@@ -18,7 +18,7 @@ from besttake.arms import BASE, COOLED, RETRIEVE, SHUFFLED
 from besttake.core.headroom import tally
 from besttake.core.sequential import Track, bounds_along, tracks
 from besttake.core.stats import Estimate, Finding
-from besttake.measure.cells import CellData, ScoredTakes, Settings, Stop
+from besttake.measure.arrays import CellData, ScoredTakes, Settings, Stop
 from besttake.measure.looks import Unit, looks_until
 from besttake.measure.verdict import answers_of, questions_of
 from besttake.result import Answer

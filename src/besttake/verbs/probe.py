@@ -11,8 +11,8 @@ from besttake.config import Plan, as_plan
 from besttake.conventions import check_compatible
 from besttake.core.offline import RetrievalCheck
 from besttake.errors import LibraryError, PlanError
-from besttake.measure.cell import cell as measure_cell
-from besttake.measure.cells import Settings, probed_cells
+from besttake.measure.arrays import Settings, probed_cells
+from besttake.measure.cell import measure_cell
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.numbers import number
 from besttake.reporting.table import Entry, Head, Table, Tabular, right

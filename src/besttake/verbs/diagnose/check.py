@@ -153,7 +153,7 @@ def check_retrieval_of(
                 sampled, retrieved = samples.retrieved(config)
                 control = samples.cooled(config.noise)
                 tried.append(offline.judge(compare, config, sampled, retrieved, control, samples.base))
-    chosen = offline.choose(tried)
+    chosen = offline.choose_config(tried)
     return RetrievalCheck(
         len(samples.states.demo), asked.draws, compare.error(samples.base), compare.mean_action(), cooled, noise,
         tuple(tried), chosen, _groups(samples, tasks, tried, chosen, asked) if tried else {},
