@@ -20,9 +20,10 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from besttake.core.arithmetic import F64
 from besttake.core.select import rank_weights
 from besttake.core.sequential import follow
 from besttake.core.stats import Forecast, Scale
@@ -36,7 +37,6 @@ DECIDES = 7.4
 
 Advice = Literal["as-the-paper", "more-seeds", "more-starts"]
 """Where takes are spent best: on the paper's three seeds, on more seeds per start, or on more starts."""
-F64 = NDArray[np.float64]
 NEVER = np.inf
 BOTH = ("combine", "retrieve_selection")
 """The pair beats either alone where both of these are a YES: against selection alone, and against retrieval alone."""

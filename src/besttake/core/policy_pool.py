@@ -13,7 +13,8 @@ from itertools import combinations
 import numpy as np
 
 from besttake.core import stats
-from besttake.core.headroom import F64, mean, start_pass_at_k, tally
+from besttake.core.arithmetic import F64
+from besttake.core.headroom import mean, start_pass_at_k, tally
 from besttake.core.stats import Estimate
 
 _MOST = 12

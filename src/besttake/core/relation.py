@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from besttake.core.arithmetic import product
-from besttake.core.headroom import F64
+from besttake.core.arithmetic import F64, product
 from besttake.core.select import pooled_auc
 from besttake.core.stats import Estimate
 
@@ -258,7 +257,7 @@ def _pairs(x: ArrayLike, y: ArrayLike) -> tuple[F64, F64, str]:
     return a, b, ""
 
 
-def _rows_r(a: NDArray[np.float64], b: NDArray[np.float64]) -> F64:
+def _rows_r(a: F64, b: F64) -> F64:
     a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
     return _ratio(np.mean(a * b, axis=1), np.mean(a * a, axis=1), np.mean(b * b, axis=1))
 

@@ -22,7 +22,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.search import F32, F64, I64, Bools, Rows, Space, Table, nominate
+from besttake.core.arithmetic import F32, F64, I64, Bools
+from besttake.core.search import Rows, Space, Table, nominate
 
 Rule = Literal["next", "current", "frame"]
 RULES: tuple[Rule, ...] = ("next", "current", "frame")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.arithmetic import rough_product
-from besttake.core.search import F32, F64, FRAMES, I64, QUERIES, Bools, Index, Trace, Winners, lengths, rounding, usable
+from besttake.core.arithmetic import F32, F64, I64, Bools, rough_product
+from besttake.core.search import FRAMES, QUERIES, Index, Trace, Winners, lengths, rounding, usable
 
 
 def manifold(trace: Trace, window: Bools | None = None) -> float:

@@ -18,12 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.arithmetic import rough_product
-
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from besttake.core.arithmetic import F32, F64, I64, Bools, rough_product
 
 # Rows of takes and frames of the library in one product; rows and pairs that are looked at together.
 QUERIES, FRAMES, _ROWS, _PAIRS = 1024, 4096, 64, 64

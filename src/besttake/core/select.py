@@ -18,11 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from besttake.core.arithmetic import product
-from besttake.core.headroom import F64, as_outcomes, chance_of_none, mean, start_headroom, start_pass_at_k, width
+from besttake.core.arithmetic import F64, I64, Bools, product
+from besttake.core.headroom import as_outcomes, chance_of_none, mean, start_headroom, start_pass_at_k, width
 from besttake.core.stats import Estimate, mean_interval, unit_scale
 
 RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -39,7 +39,7 @@ class Picks:
     lowest seed was kept.
     """
 
-    index: NDArray[np.int64]
+    index: I64
     invalid: int
     blind: int
 
@@ -63,7 +63,7 @@ class Selection:
         return mean(self.gains)
 
 
-def order(scores: ArrayLike, outcomes: ArrayLike) -> NDArray[np.int64]:
+def order(scores: ArrayLike, outcomes: ArrayLike) -> I64:
     """Seed columns (S, N) of each start from first to last choice; takes that do not exist stand at the end."""
     taken = np.isfinite(as_outcomes(outcomes))
     values = _scores(scores, taken)
@@ -165,7 +165,7 @@ def selection_curve(outcomes: ArrayLike, scores: ArrayLike) -> F64:
     return np.array([mean(start_selected(outcomes, scores, k)) for k in range(1, width(outcomes, None) + 1)])
 
 
-def _scores(scores: ArrayLike, taken: NDArray[np.bool_]) -> F64:
+def _scores(scores: ArrayLike, taken: Bools) -> F64:
     values = np.asarray(scores, dtype=np.float64)
     if values.shape != taken.shape:
         raise ValueError(f"scores have shape {values.shape}, outcomes {taken.shape}")
@@ -225,7 +225,7 @@ def choose_rate(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) ->
     return -min(good)[1] if good else 1.0  # without an outcome nothing can be chosen, and every take passes
 
 
-def held_out(outcomes: ArrayLike, scores: ArrayLike, folds: NDArray[np.int64], n: int | None = None) -> Retried:
+def held_out(outcomes: ArrayLike, scores: ArrayLike, folds: I64, n: int | None = None) -> Retried:
     """Cross-validated `retry`: each fold of the starts has a threshold chosen on the other folds (`choose_rate`).
 
     ``folds`` (S,) says which fold each start is in. Where there is only one fold, no take passes.

@@ -21,11 +21,11 @@ from math import inf
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from besttake.core.arithmetic import F64, I64
 from besttake.core.stats import Finding, Scale, YesNo
 
-F64 = NDArray[np.float64]
 HORIZON = 500
 """The starts that bets are laid out for. It must not depend on what was seen, so it is a constant."""
 _ENOUGH, _GRID = 1e100, 121
@@ -43,7 +43,7 @@ class RepeatedLooks:
     test looks after every start. ``grown``: how often the starts had another number of takes at a look.
     """
 
-    order: NDArray[np.int64]
+    order: I64
     earlier: tuple[int, ...] = ()
     until: bool = False
     grown: int = 0
@@ -81,7 +81,7 @@ def wealth(
     fixed: ArrayLike,
     alpha: ArrayLike = 0.05,
     horizon: int = HORIZON,
-) -> NDArray[np.float64]:
+) -> F64:
     """The sum of both accounts after each start, (T, ...), from 2 on, for many sequences and nulls at once.
 
     ``values`` (T, ...) in order, NaN where a sequence has no value (no bet is made); the others have the shape of one
@@ -130,7 +130,7 @@ class Track:
 
     yes: int
     no: int
-    count: NDArray[np.int64]
+    count: I64
     mean: F64
     peak: F64
 
@@ -179,7 +179,7 @@ def follow(
     *,
     alpha: float = 0.05,
     horizon: int = HORIZON,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], F64, F64]:
+) -> tuple[I64, I64, F64, F64]:
     """After how many starts (..., Q, 2) each question is a YES, and a NO, along values (T, ..., Q, 2): T + 1 for never.
 
     The last axis of the values is what a YES rests on, and what a NO does. With it come the values so far, the mean of

@@ -24,12 +24,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from besttake.core.arithmetic import F64, Bools
 from besttake.core.sequential import HORIZON, RepeatedLooks, Track, bounds, tracks
 from besttake.core.stats import Estimate, Finding, Rng, Scale, YesNo, mean_interval, p_not_above, p_not_below
 
-F64 = NDArray[np.float64]
 Shows = Callable[[int, int], bool]
 """``shows(j, k)``: whether option j is shown not to be better than option k by ``worth``."""
 _FOLDS, _REPEATS, _DRAWS = 5, 4, 1000
@@ -137,7 +137,7 @@ def _existing(values: ArrayLike) -> np.ndarray:
     return x[~np.isnan(x)]
 
 
-def holm(p_values: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
+def holm(p_values: ArrayLike, alpha: float = 0.05) -> Bools:
     """Which nulls (K,) Holm's step-down test rejects with a chance of at most ``alpha`` for any false rejection."""
     p = np.asarray(p_values, dtype=np.float64)
     rejected = np.zeros(len(p), dtype=bool)
@@ -148,7 +148,7 @@ def holm(p_values: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
     return rejected
 
 
-def claimed(e_values: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
+def claimed(e_values: ArrayLike, alpha: float = 0.05) -> Bools:
     """Which options (K,) are claimed at any time by e-values (T, K), with a chance of ``alpha`` for any false claim.
 
     At one time an option is claimed when, for every k, its e-value plus the k smallest others, over k + 1, reaches

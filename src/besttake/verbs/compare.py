@@ -11,7 +11,7 @@ import numpy as np
 
 from besttake.arms import BASE, RETRIEVE
 from besttake.core import relation
-from besttake.core.headroom import F64, start_pass_at_k
+from besttake.core.headroom import start_pass_at_k
 from besttake.core.stats import Estimate, difference_scale, mean_interval, unit_scale
 from besttake.errors import BestTakeError, PlanError, RunError
 from besttake.files import as_paths, version
@@ -29,6 +29,7 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.scores import WINDOWS, ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.threads import one_thread
+from besttake.types import F64
 
 _Take = tuple[TakeKey, str]
 """Which take: its key, and the checksum of what it did. A copy of a run holds the same ones."""

@@ -18,7 +18,7 @@ from besttake.reporting.numbers import number
 from besttake.reporting.table import Entry, Head, Table, Tabular, right
 from besttake.result import Cell
 from besttake.threads import one_thread
-from besttake.verbs.diagnose.check import probe_policy
+from besttake.verbs.diagnose.check import probe_notes, probe_policy
 from besttake.verbs.diagnose.choice import check_for
 from besttake.verbs.diagnose.setup import library_for, load_policy, match_tasks, open_envs
 
@@ -94,7 +94,7 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
         if all(probed.reason for probed in probes.values()):
             raise LibraryError(f"{library.path}: {next(iter(probes.values())).reason}")
         for name, probed in probes.items():
-            for note in probed.notes(name):
+            for note in probe_notes(name, probed):
                 reporter.note(note)
         settings = Settings(plan.seeds, plan.n, scorer=plan.scorer[0], probe_samples=plan.probe_samples)
         cells = probed_cells(settings.scorer, envs, specs, probes, plan.task)

@@ -29,7 +29,7 @@ from besttake.takes.pool import WorkerPool
 from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
-from besttake.verbs.diagnose.check import probe_policy
+from besttake.verbs.diagnose.check import probe_notes, probe_policy
 from besttake.verbs.diagnose.choice import Choice, choose_retrieval
 from besttake.verbs.diagnose.playing import Player
 from besttake.verbs.diagnose.setup import (
@@ -253,7 +253,7 @@ def _probe(name: str, policy: Policy, setup: Setup, invocation: Invocation) -> P
     if setup.library is None or not setup.plan.probe_states:
         return None
     probed = probe_policy(policy, setup.library, setup.envs, setup.plan, invocation.reporter)
-    invocation.notes += probed.notes(name)
+    invocation.notes += probe_notes(name, probed)
     return probed
 
 
