@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from populations import PAIRS, draw
 
 from besttake.core.select import start_gain
-from besttake.core.sequential import FIRST, HORIZON, RepeatedLooks, bounds, bounds_along, tracks, wealth
+from besttake.core.sequential import FIRST, HORIZON, RepeatedLooks, bounds, tracks, wealth
 from besttake.core.stats import Estimate, Finding, Scale, difference_scale, gain_scale, headroom_scale
 from besttake.core.verdict import ask, ask_again
 
@@ -96,10 +96,6 @@ def test_bounds_hold_the_means_that_the_bets_do_not_reject(name: str) -> None:
         inside, outside = m + sign * 2e-3, m - sign * 2e-3
         assert twin(x, inside, sign, scale, 0.75, 0.025).max() < 80
         assert outside <= scale.lo or outside >= scale.hi or twin(x, outside, sign, scale, 0.75, 0.025).max() >= 80
-    along = bounds_along(x, scale, 0.75, [0, 10, 45, 90])
-    assert along[-1] == pytest.approx((low, high), abs=2 * (scale.hi - scale.lo) / 120)
-    assert (np.diff(along[:, 1]) <= 1e-9).all()
-    assert tuple(along[0]) == (min(scale.lo, 0.0), scale.hi)
 
 
 def test_an_answer_stays_when_later_starts_move_the_mean_and_keeps_the_estimate_that_it_was_given_at() -> None:

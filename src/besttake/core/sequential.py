@@ -28,7 +28,7 @@ from besttake.core.stats import Finding, Scale, YesNo
 
 HORIZON = 500
 """The number of starts for which bets are optimised, a constant because it must not depend on what was seen."""
-_ENOUGH, _GRID = 1e100, 121
+_ENOUGH = 1e100
 _ONE_SIDE = (1 - 0.95) / 2
 FIRST = 20
 """No answer before this many starts, because the estimate is too rough to act on."""
@@ -222,19 +222,3 @@ def bounds(values: ArrayLike, scale: Scale, stake: float) -> tuple[float, float]
             else:
                 inside[side] = outside[side]
     return min(float(outside[0]), middle), max(float(outside[1]), middle)
-
-
-def bounds_along(values: ArrayLike, scale: Scale, stake: float, at: ArrayLike) -> F64:
-    """95 % bounds (len(at), 2) after the first ``at`` values, on a grid of means: for a figure. `bounds` is finer."""
-    x, counts = np.asarray(values, dtype=np.float64), np.asarray(at, dtype=np.int64)
-    low, high = min(scale.lo, float(x.min(initial=0))), max(scale.hi, float(x.max(initial=0)))
-    means, signs = np.linspace(low, high, _GRID), np.array([1.0, -1.0])[:, None]
-    sums = wealth(x[:, None, None], means, signs, low, high, fixed=stake, alpha=_ONE_SIDE)
-    rejected = np.maximum.accumulate(sums, axis=0) >= 2 / _ONE_SIDE
-    ends = np.empty((len(counts), 2))
-    for i, count in enumerate(counts):
-        below, above = rejected[count - 1] if count > 0 else np.zeros((2, _GRID), dtype=bool)
-        middle = float(x[:count].mean()) if count > 0 else 0.0
-        ends[i, 0] = min(means[(~below).argmax()], middle)
-        ends[i, 1] = max(means[_GRID - 1 - (~above)[::-1].argmax()], middle)
-    return ends
