@@ -68,7 +68,7 @@ def test_the_cluster_bootstrap_agrees_with_scipy():
     rng = np.random.default_rng(5)
     a = rng.gamma(1.0, size=40)
     b = a + rng.gamma(2.0, size=40)
-    found = t.cluster_bootstrap(np.stack([a, b], 1), lambda s: s[..., 0] / s[..., 1])
+    (found,) = t.cluster_bootstrap(np.stack([a, b], 1), lambda s: s[..., :1] / s[..., 1:])
     other = sps.bootstrap(
         (a, b),
         lambda x, y, axis: x.mean(axis=axis) / y.mean(axis=axis),

@@ -69,16 +69,17 @@ def sources(
     table = table[np.isfinite(table).all(axis=1)]
     if len(table) < 2:
         return Sources(reason="fewer than two starts")
-    parts: dict[str, Estimate] = {}
-    for i, name in enumerate(("start", *names[2:], "numerics" if names[-1] == LEVELS[-1] else "rest")):
-
-        def share(sums: F64, i: int = i) -> F64:
-            following = sums[..., i + 1] if i + 1 < sums.shape[-1] else 0.0
-            return (sums[..., i] - following) / np.where(sums[..., 0] > 1e-12, sums[..., 0], np.nan)
-
-        parts[name] = replace(cluster_bootstrap(table, share), n=len(table))
+    shares = ("start", *names[2:], "numerics" if names[-1] == LEVELS[-1] else "rest")
+    estimates = [replace(estimate, n=len(table)) for estimate in cluster_bootstrap(table, _shares)]
     rates = dict(zip(names, table.mean(axis=0).tolist(), strict=True))
-    return Sources(parts, rates, {name: counts[name] for name in names[1:]})
+    return Sources(dict(zip(shares, estimates, strict=True)), rates, {name: counts[name] for name in names[1:]})
+
+
+def _shares(disagreement: F64) -> F64:
+    """(d_i - d_i+1) / d_0 of each d_i (..., i); nothing follows the last one."""
+    following = np.zeros_like(disagreement)
+    following[..., :-1] = disagreement[..., 1:]
+    return (disagreement - following) / np.where(disagreement[..., :1] > 1e-12, disagreement[..., :1], np.nan)
 
 
 def _by_shared(y: F64, envs: F64, seeds: F64) -> tuple[dict[str, F64], dict[str, int]]:

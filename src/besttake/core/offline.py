@@ -165,7 +165,7 @@ class Comparison:
         """A statistic of the sums of ``columns``, each (M,), with its interval over demonstrations."""
         sums = np.zeros((int(self._demo.max(initial=-1)) + 1, len(columns)))
         np.add.at(sums, self._demo, np.stack(columns, axis=1))
-        return cluster_bootstrap(sums, lambda s: statistic(*np.moveaxis(s, -1, 0)), counts=self._counts)
+        return cluster_bootstrap(sums, lambda s: statistic(*np.moveaxis(s, -1, 0))[..., None], self._counts)[0]
 
 
 def judge(

@@ -83,25 +83,18 @@ def probe(samples: NDArray[Any], demonstrated: NDArray[Any], demo: I64, floor: N
     sums = np.zeros((len(np.unique(demo)), columns.shape[1]))
     np.add.at(sums, np.unique(demo, return_inverse=True)[1], columns)
 
-    def correlate(s: F64) -> F64:
-        n = s[..., 0] * first.shape[1]
+    def figures(s: F64) -> F64:
+        states, n = s[..., 0], s[..., 0] * first.shape[1]  # n: states times action dimensions
         covariance = n * s[..., 8] - s[..., 4] * s[..., 5]
         variances = (n * s[..., 6] - s[..., 4] ** 2) * (n * s[..., 7] - s[..., 5] ** 2)
-        return np.where(variances > 0, covariance / np.sqrt(np.where(variances > 0, variances, 1.0)), np.nan)
+        r = np.where(variances > 0, covariance / np.sqrt(np.where(variances > 0, variances, 1.0)), np.nan)
+        ratio = np.where(s[..., 2] > 0, s[..., 1] / np.where(s[..., 2] > 0, s[..., 2], 1.0), np.nan)
+        return np.stack(
+            [s[..., 1] / states, s[..., 2] / states, ratio, r, s[..., 3] / states, s[..., 9] / states], axis=-1
+        )
 
-    def ratio(s: F64) -> F64:
-        return np.where(s[..., 2] > 0, s[..., 1] / np.where(s[..., 2] > 0, s[..., 2], 1.0), np.nan)
-
-    return Probe(
-        dfe=cluster_bootstrap(sums, lambda s: s[..., 1] / s[..., 0]),
-        floor=cluster_bootstrap(sums, lambda s: s[..., 2] / s[..., 0]),
-        ratio=cluster_bootstrap(sums, ratio),
-        correlation=cluster_bootstrap(sums, correlate),
-        spread=cluster_bootstrap(sums, lambda s: s[..., 3] / s[..., 0]),
-        mean_square=cluster_bootstrap(sums, lambda s: s[..., 9] / s[..., 0]),
-        states=len(error),
-        samples=samples.shape[1],
-    )
+    dfe, floors, ratio, correlation, spreads, mean_square = cluster_bootstrap(sums, figures)
+    return Probe(dfe, floors, ratio, correlation, spreads, mean_square, len(error), samples.shape[1])
 
 
 def fit_error(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:

@@ -187,22 +187,22 @@ def resample_counts(clusters: int, seed: int = 0) -> Iterator[F64]:
         yield rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=100).astype(np.float64)
 
 
-def cluster_bootstrap(sums: F64, statistic: Statistic, counts: Iterable[F64] | None = None) -> Estimate:
-    """A statistic of column sums, with its percentile interval under resampling of whole clusters.
+def cluster_bootstrap(sums: F64, statistics: Statistic, counts: Iterable[F64] | None = None) -> list[Estimate]:
+    """Statistics of column sums, with their percentile intervals under resampling of whole clusters.
 
-    ``sums`` (C, q): each cluster's sums of q quantities; ``statistic`` maps totals (..., q) to (...,). There is no
-    interval for fewer than two clusters. Pass ``counts`` from `resample_counts` for many statistics of the same
-    clusters.
+    ``sums`` (C, q): each cluster's sums of q quantities; ``statistics`` maps totals (..., q) to k values (..., k).
+    There are no intervals for fewer than two clusters. ``counts`` from `resample_counts` are drawn anew unless given.
     """
-    value = float(statistic(sums.sum(axis=0)))
-    if np.isnan(value):
-        return Estimate(reason="not measured")
-    if len(sums) < 2:
-        return Estimate(value)
+    values = statistics(sums.sum(axis=0))
     blocks = resample_counts(len(sums)) if counts is None else counts
-    replicas = statistic(np.concatenate([product(block, sums) for block in blocks]))
-    low, high = np.nanpercentile(replicas, [2.5, 97.5])
-    return Estimate(value, float(low), float(high))
+    replicas = statistics(np.concatenate([product(block, sums) for block in blocks])) if len(sums) > 1 else None
+    estimates = []
+    for i, value in enumerate(values.tolist()):
+        low, high = None, None
+        if replicas is not None and not np.isnan(value):
+            low, high = np.nanpercentile(replicas[:, i], [2.5, 97.5]).tolist()
+        estimates.append(Estimate(reason="not measured") if np.isnan(value) else Estimate(value, low, high))
+    return estimates
 
 
 def over_seeds(values: ArrayLike) -> tuple[float, float | None]:
