@@ -22,8 +22,8 @@ import numpy as np
 import besttake
 from besttake.core.select import select
 from besttake.core.stats import difference_scale, mean_interval
-from besttake.measure.cells import ArmTakes, CellData, Settings, arm_takes
-from besttake.measure.looks import Past, looks_at
+from besttake.measure.arrays import ArmTakes, CellData, Settings, arm_takes
+from besttake.measure.looks import CellHistory, looks_at
 from besttake.measure.verdict import answer, judge, questions_of
 from besttake.result import Verdict
 from besttake.takes.scores import ScoreName
@@ -110,10 +110,10 @@ def null(population: Population, rng: np.random.Generator, starts: int) -> CellD
     return replace(population.drawn(rows), arms=arms)
 
 
-def judged(cell: CellData, past: Past | None = None) -> Verdict:
+def judged(cell: CellData, past: CellHistory | None = None) -> Verdict:
     """The verdict that a diagnosis of these takes prints, without a forecast."""
     settings = Settings(SEEDS, SEEDS, WORTH, cell.scorer, ARMS, controls={"retrieve": "cooled"})
-    past = past or Past()
+    past = past or CellHistory()
     looks = looks_at(cell.units, (len(cell.units), SEEDS), past)
     asked = questions_of({name: arm.scored_by(cell.score_name) for name, arm in cell.arms.items()}, SEEDS)
     return judge(replace(cell, spare=0), settings, asked, answer(asked, WORTH, looks, draws=2000), looks, past)
@@ -174,7 +174,7 @@ def extended(zoo: list[Population], runs: int = 20) -> str:
     rng, wrong, total = np.random.default_rng(7), 0, 0
     for one in zoo:
         for _ in range(runs):
-            whole, past = null(one, rng, 120), Past()
+            whole, past = null(one, rng, 120), CellHistory()
             shown = False
             for count in range(20, 121, 20):
                 arms: Mapping[str, ArmTakes] = {
@@ -186,7 +186,7 @@ def extended(zoo: list[Population], runs: int = 20) -> str:
                 verdict = judged(replace(whole, units=whole.units[:count], arms=arms), past)
                 shown = shown or "yes" in {answer.answer for answer in verdict.answers.values()}
                 answered = {name: finding for name, finding in verdict.questions.items() if finding.answer != "open"}
-                past = Past((*past.looks, (count, SEEDS)), answered)
+                past = CellHistory((*past.looks, (count, SEEDS)), answered)
             wrong, total = wrong + shown, total + 1
     return f"A run without any effect, extended from 20 to 120 starts in steps of 20, ever answers yes to one of the\
  paper's three questions in {wrong} of {total} ({100 * wrong / total:.1f} %)."

@@ -304,7 +304,7 @@ ORIGINS = {
     "demos/library.py": "a file: FromFile",
     "demos/resolve.py": "the user's demos and encoder",
     "policies/augmented.py": "the user's arm",
-    "scorers/scoring.py": "the user's scorers",
+    "scorers/score_run.py": "the user's scorers",
     "serving/gate.py": "a run: checked, or FromFile",
     "takes/jobs.py": "the user's arms",
     "takes/worker.py": "the user's env, in the key of a planned take",

@@ -13,7 +13,7 @@ from besttake import registry
 from besttake.errors import ComponentError
 from besttake.registry import Uri
 from besttake.scorers.base import ScorerSpec
-from besttake.scorers.scoring import make_scorers
+from besttake.scorers.score_run import make_scorers
 
 MEMBER = """\
 from types import SimpleNamespace

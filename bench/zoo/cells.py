@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.zoo.takes import COOLED, RETRIEVE, SCORE, SHORTEST, TASKS, Policy
-from besttake.measure.cells import ScoredTakes
+from besttake.measure.arrays import ScoredTakes
 from besttake.measure.verdict import Question, questions_of
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from besttake.arms import BASE, COOLED, RETRIEVE
 from besttake.core.agreement import Sources
 from besttake.core.offline import RetrievalCheck
-from besttake.core.pool import Pool
+from besttake.core.policy_pool import Pool
 from besttake.core.probe import Probe
 from besttake.core.relation import FittedLine, Splits
 from besttake.core.stats import Estimate as Estimate
@@ -28,7 +28,7 @@ from besttake.files import check_run, read_json, read_regular
 if TYPE_CHECKING:
     from besttake.reporting.drawing import Figure
 
-SCHEMA = 9
+SCHEMA = 10
 
 
 class _Model(BaseModel):
@@ -244,23 +244,12 @@ class TaskLine(_Model):
     gain: Estimate
 
 
-class PathPoint(_Model):
-    """The estimate of a question after ``starts`` starts, when the cell had used ``takes`` takes, and its bounds."""
-
-    starts: int
-    takes: int
-    value: float
-    low: float
-    high: float
-
-
 class CellPath(_Model):
     """How a run until decided went in one cell.
 
     ``stopped`` is "decided", "budget", "starts" (there are no more) or "hopeless" (no take can settle what is open).
     ``unsettled`` lists the open parts of the verdict. ``settled[question]`` is the number of takes after which the
-    question was answered. ``points[question]`` is its estimate along the way, with bounds that hold at any time.
-    ``paper_takes`` is what the paper's protocol, 500 starts, spends on the same arms and seeds.
+    question was answered. ``paper_takes`` is what the paper's protocol, 500 starts, spends on the same arms and seeds.
     """
 
     stopped: str
@@ -268,7 +257,6 @@ class CellPath(_Model):
     takes: int
     paper_takes: int
     settled: dict[str, int]
-    points: dict[str, list[PathPoint]]
 
 
 class Rejection(_Model):

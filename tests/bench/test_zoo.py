@@ -8,7 +8,7 @@ from bench.zoo.tables import TRUTH
 from bench.zoo.verdicts import errors, fixed, until_decided, wrong
 
 from besttake.core.stats import Estimate, Finding, Forecast
-from besttake.measure.cells import ScoredTakes
+from besttake.measure.arrays import ScoredTakes
 from besttake.measure.verdict import answers_of, questions_of
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from besttake.core.headroom import tally
 from besttake.core.stats import Finding
-from besttake.measure.cells import ScoredTakes
+from besttake.measure.arrays import ScoredTakes
 from besttake.measure.verdict import Question, answer, answers_of, question, questions_of
 from besttake.result import Answer
 

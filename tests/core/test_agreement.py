@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from besttake.core.agreement import sources
-from besttake.core.pool import pools
+from besttake.core.policy_pool import pools
 
 
 def drawn(rng: np.random.Generator, starts: int = 4000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from besttake.core.offline import CLOSE, GAIN, REACH, Checked, Comparison, States, choose, judge, of_group
+from besttake.core.offline import CLOSE, GAIN, REACH, Checked, Comparison, States, choose_config, judge, of_group
 from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import Estimate
 
@@ -79,20 +79,20 @@ def test_reach_is_the_shift_of_the_mean_over_the_spread_of_base_samples() -> Non
 def test_the_prior_with_the_lowest_error_is_taken_unless_it_moves_the_sample_too_far() -> None:
     """As `alt`, whose error falls up to prior 0.5, where it succeeds less often than with 0.2."""
     weak, medium, strong = stated(-0.03, prior=0.1), stated(-0.06, prior=0.2), stated(-0.1, prior=0.5)
-    assert choose([weak, medium, strong]) == strong.config
-    assert choose([weak, medium, replace(strong, reach=1.01 * REACH)]) == medium.config
-    assert choose([stated(0.02), stated(-0.99 * GAIN)]) is None
-    assert choose([]) is None
+    assert choose_config([weak, medium, strong]) == strong.config
+    assert choose_config([weak, medium, replace(strong, reach=1.01 * REACH)]) == medium.config
+    assert choose_config([stated(0.02), stated(-0.99 * GAIN)]) is None
+    assert choose_config([]) is None
 
 
 def test_of_those_that_do_about_as_well_the_simplest_and_then_the_weakest_is_taken() -> None:
     plain, variant = stated(-0.050), stated(-0.055, reliability=1.0)
-    assert choose([variant, plain]) == plain.config
+    assert choose_config([variant, plain]) == plain.config
     much = stated(-0.051 - CLOSE, reliability=1.0)
-    assert choose([plain, much]) == much.config
+    assert choose_config([plain, much]) == much.config
     weaker = stated(-0.045, prior=0.1)
-    assert choose([plain, weaker]) == weaker.config
-    assert choose([stated(-0.05, rerank=0), plain]) == plain.config
+    assert choose_config([plain, weaker]) == weaker.config
+    assert choose_config([stated(-0.05, rerank=0), plain]) == plain.config
 
 
 def test_a_group_takes_the_prior_that_helps_it_and_none_where_a_gain_is_ruled_out() -> None:

@@ -26,7 +26,7 @@ from besttake.core.stats import (
     mean_interval,
     over_seeds,
 )
-from besttake.measure.cells import ScoredTakes
+from besttake.measure.arrays import ScoredTakes
 
 # Half of the last printed digit.
 ROUNDING = 0.05 + 1e-9

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from populations import PAIRS, draw
 
 from besttake.core.select import start_gain
-from besttake.core.sequential import FIRST, HORIZON, Looks, bounds, bounds_along, tracks, wealth
+from besttake.core.sequential import FIRST, HORIZON, RepeatedLooks, bounds, tracks, wealth
 from besttake.core.stats import Estimate, Finding, Scale, difference_scale, gain_scale, headroom_scale
 from besttake.core.verdict import ask, ask_again
 
@@ -96,22 +96,18 @@ def test_bounds_hold_the_means_that_the_bets_do_not_reject(name: str) -> None:
         inside, outside = m + sign * 2e-3, m - sign * 2e-3
         assert twin(x, inside, sign, scale, 0.75, 0.025).max() < 80
         assert outside <= scale.lo or outside >= scale.hi or twin(x, outside, sign, scale, 0.75, 0.025).max() >= 80
-    along = bounds_along(x, scale, 0.75, [0, 10, 45, 90])
-    assert along[-1] == pytest.approx((low, high), abs=2 * (scale.hi - scale.lo) / 120)
-    assert (np.diff(along[:, 1]) <= 1e-9).all()
-    assert tuple(along[0]) == (min(scale.lo, 0.0), scale.hi)
 
 
 def test_an_answer_stays_when_later_starts_move_the_mean_and_keeps_the_estimate_that_it_was_given_at() -> None:
     x = np.r_[np.full(60, 1 / 3), np.full(100, 0.0), np.full(600, -0.02)]
-    finding = ask_again(x, gain_scale(3), 0.03, Looks(np.arange(x.size), until=True), 0.75)
+    finding = ask_again(x, gain_scale(3), 0.03, RepeatedLooks(np.arange(x.size), until=True), 0.75)
     (track,) = tracks(x[:, None], [gain_scale(3)], [0.75], 0.03)
     assert finding.answer == "yes"
     assert finding.estimate.value == pytest.approx(x.mean())
     assert finding.when_answered is not None
     assert finding.when_answered.value == pytest.approx(x[: track.yes].mean())
     assert finding.when_answered.n == track.yes
-    early = ask_again(x[:70], gain_scale(3), 0.03, Looks(np.arange(70), until=True), 0.75)
+    early = ask_again(x[:70], gain_scale(3), 0.03, RepeatedLooks(np.arange(70), until=True), 0.75)
     assert early.when_answered is None
 
 
@@ -120,12 +116,17 @@ def test_what_was_answered_at_an_earlier_look_stands_and_what_was_open_is_tested
     x = rng.permutation(np.r_[np.full(14, 1 / 3), np.zeros(46)])
     first = ask(x[:40], gain_scale(3), 0.03)
     given = Finding("yes", Estimate(0.09, 0.037, 0.151, 40), 0.001)
-    stands = ask_again(x, gain_scale(3), 0.03, Looks(np.arange(60), (40,), answered={"gain": given}), 0.75, name="gain")
+    stands = ask_again(
+        x, gain_scale(3), 0.03, RepeatedLooks(np.arange(60), (40,), answered={"gain": given}), 0.75, name="gain"
+    )
     assert (stands.answer, stands.when_answered) == ("yes", given.estimate)
     assert stands.estimate == ask(x, gain_scale(3), 0.03).estimate
-    open_ = ask_again(x, gain_scale(3), 0.03, Looks(np.arange(60), (40,)), 0.75, name="gain")
+    open_ = ask_again(x, gain_scale(3), 0.03, RepeatedLooks(np.arange(60), (40,)), 0.75, name="gain")
     assert (first.answer, open_.answer) == ("yes", "open")
-    sure = [ask_again(np.full(n, 1 / 3), gain_scale(3), 0.03, Looks(np.arange(n), (10,)), 0.75) for n in range(20, 40)]
+    sure = [
+        ask_again(np.full(n, 1 / 3), gain_scale(3), 0.03, RepeatedLooks(np.arange(n), (10,)), 0.75)
+        for n in range(20, 40)
+    ]
     assert all((one.answer == "yes") == (one.p_not_above_zero <= 0.05) for one in sure)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from besttake.core import verdict as o
-from besttake.core.sequential import Looks, wealth
+from besttake.core.sequential import RepeatedLooks, wealth
 from besttake.core.stats import gain_scale, p_not_above
 
 S = 400
@@ -101,11 +101,11 @@ def test_a_run_that_was_looked_at_before_is_decided_by_the_test_for_repeated_loo
     gain = rng.permutation(np.r_[np.full(14, 1 / 3), np.zeros(46)])
     asked = evidence.Evidence(headroom=gain, gain=gain)
     once = evidence.decide(asked)
-    again = evidence.decide(asked, looks=Looks(np.arange(60), (20, 40)))
-    assert evidence.decide(asked, looks=Looks(np.arange(60))) == once
+    again = evidence.decide(asked, looks=RepeatedLooks(np.arange(60), (20, 40)))
+    assert evidence.decide(asked, looks=RepeatedLooks(np.arange(60))) == once
     assert (once.takes.answer, again.takes.answer) == ("yes", "open")
     assert again.takes.gain == once.takes.gain
-    kept = evidence.decide(asked, looks=Looks(np.arange(60), (40,), answered={"gain": once.questions["gain"]}))
+    kept = evidence.decide(asked, looks=RepeatedLooks(np.arange(60), (40,), answered={"gain": once.questions["gain"]}))
     assert kept.takes.answer == "yes"
 
 

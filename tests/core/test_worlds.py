@@ -13,7 +13,7 @@ from scipy import stats as sps
 
 from besttake.core.headroom import start_headroom
 from besttake.core.select import start_gain
-from besttake.measure.cells import ScoredTakes
+from besttake.measure.arrays import ScoredTakes
 
 REPS = 1000
 

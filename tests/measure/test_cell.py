@@ -8,8 +8,8 @@ import pytest
 
 from besttake import result as r
 from besttake.measure import cell as measure
-from besttake.measure.cells import ArmTakes, CellData, Settings
-from besttake.measure.looks import Past, cell_name, load_history
+from besttake.measure.arrays import ArmTakes, CellData, Settings
+from besttake.measure.looks import CellHistory, cell_name, load_history
 from besttake.reporting.words import price
 from besttake.takes.scores import SCORERS, ScoreName
 
@@ -42,7 +42,7 @@ def plan(seeds: int = 3, best_of: int | None = None) -> Settings:
 
 def test_an_arm_has_the_mean_and_sd_over_seeds_of_its_success_and_of_its_gain() -> None:
     data = cell_data()
-    found = measure.cell(data, plan()).arms
+    found = measure.measure_cell(data, plan()).arms
     assert found is not None
     base = data.arms["base"].outcomes
     for name, own in found.arms.items():
@@ -63,7 +63,7 @@ def test_a_control_is_no_option_and_an_arm_of_ones_own_costs_no_library() -> Non
         "python:m:mean": data.arms["cooled"],
     }
     arms["retrieve"] = data.arms["retrieve"]
-    verdict = measure.cell(dataclasses.replace(data, arms=arms), plan()).verdict
+    verdict = measure.measure_cell(dataclasses.replace(data, arms=arms), plan()).verdict
     assert verdict is not None
     assert [option.arm for option in verdict.options if option.takes == 1] == ["base", "python:m:mean", "retrieve"]
     assert [price(option) for option in verdict.options][:3] == ["1 take", "1 take", "1 take, a library to search"]
@@ -79,7 +79,7 @@ def kept_of(outcomes: np.ndarray, scores: np.ndarray, n: int) -> np.ndarray:
 
 def test_best_of_three_out_of_five_goes_through_all_subsets_everywhere() -> None:
     data = cell_data(seeds=5)
-    found = measure.cell(data, plan(seeds=5, best_of=3))
+    found = measure.measure_cell(data, plan(seeds=5, best_of=3))
     base, retrieve = data.arms["base"], data.arms["retrieve"]
     ones, kind = base.outcomes.mean(axis=1), data.score_name
     best = kept_of(base.outcomes, base.scores[kind], 3)
@@ -121,7 +121,8 @@ def test_more_takes_of_the_same_starts_are_another_look_with_less_left_to_spend(
     data = cell_data(starts=60, ranking=1.0)
     key = cell_name(data.policy, data.env, data.group)
     first, grown, twice = (
-        measure.cell(data, plan(), {key: Past(looks)}).verdict for looks in (((60, 3),), ((60, 2),), ((60, 1), (60, 2)))
+        measure.measure_cell(data, plan(), {key: CellHistory(looks)}).verdict
+        for looks in (((60, 3),), ((60, 2),), ((60, 1), (60, 2)))
     )
     assert first is not None
     assert grown is not None
@@ -153,12 +154,12 @@ def test_what_was_shown_stays_shown_when_one_start_is_added() -> None:
         }
         return dataclasses.replace(whole, units=whole.units[:count], arms=arms)
 
-    first = measure.cell(head(40), settings)
+    first = measure.measure_cell(head(40), settings)
     assert first.verdict is not None
     assert (first.verdict.takes.answer, first.verdict.answer) == ("yes", "act")
     past = load_history(_result([first]), settings)
-    second = measure.cell(whole, settings, past).verdict
-    forgetful = measure.cell(whole, settings, {"p env pick": Past(((40, 3),))}).verdict
+    second = measure.measure_cell(whole, settings, past).verdict
+    forgetful = measure.measure_cell(whole, settings, {"p env pick": CellHistory(((40, 3),))}).verdict
     assert second is not None
     assert forgetful is not None
     assert second.takes.answer == "yes"
@@ -166,19 +167,21 @@ def test_what_was_shown_stays_shown_when_one_start_is_added() -> None:
     assert {o.name for o in first.verdict.options if o.shown} <= {o.name for o in second.options if o.shown}
     assert second.answer == "act"
     assert forgetful.takes.answer == "open"
-    assert load_history(_result([first], worth=0.05), settings)["p env pick"] == Past(((40, 3),))
+    assert load_history(_result([first], worth=0.05), settings)["p env pick"] == CellHistory(((40, 3),))
 
 
 def test_a_recommendation_that_was_shown_stands_with_the_gain_that_it_was_given_at() -> None:
     data, settings = cell_data(starts=300, ranking=3.0), dataclasses.replace(plan(), scorer="manifold")
-    first = measure.cell(data, settings)
+    first = measure.measure_cell(data, settings)
     assert first.verdict is not None
     assert first.verdict.within
     given = r.Given(starts=first.starts, gain=first.verdict.gain)
-    more = measure.cell(cell_data(starts=310, ranking=3.0, seed=5), settings, load_history(_result([first]), settings))
+    more = measure.measure_cell(
+        cell_data(starts=310, ranking=3.0, seed=5), settings, load_history(_result([first]), settings)
+    )
     assert more.verdict is not None
     assert (more.verdict.option, more.verdict.within, more.verdict.given) == (first.verdict.option, True, given)
-    again = measure.cell(
+    again = measure.measure_cell(
         cell_data(starts=320, ranking=3.0, seed=6), settings, load_history(_result([more]), settings)
     ).verdict
     assert again is not None
@@ -186,7 +189,7 @@ def test_a_recommendation_that_was_shown_stands_with_the_gain_that_it_was_given_
 
 
 def test_the_gain_of_the_recommended_option_is_that_of_its_row_less_what_the_choice_adds() -> None:
-    found = measure.cell(cell_data(starts=40, ranking=0.5), plan()).verdict
+    found = measure.measure_cell(cell_data(starts=40, ranking=0.5), plan()).verdict
     assert found is not None
     row = found.recommended
     assert row.gain.value is not None

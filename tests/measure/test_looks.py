@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binomtest
 
 from besttake.config import load_plan
-from besttake.measure.cells import ScoredTakes
-from besttake.measure.looks import Past, looks_at, with_outgrown
+from besttake.measure.arrays import ScoredTakes
+from besttake.measure.looks import CellHistory, looks_at, with_outgrown
 from besttake.measure.verdict import questions_of
 from besttake.takes.manifest import Extent
 from besttake.types import TaskSpec
@@ -20,14 +20,17 @@ from besttake.verbs.diagnose.diagnosis import diagnose
 
 def test_more_takes_of_the_same_starts_count_as_looks() -> None:
     units = [("env", "pick", start) for start in range(60)]
-    same, more, both = (looks_at(units, now, Past(((60, 3),))) for now in ((60, 3), (60, 5), (80, 5)))
+    same, more, both = (looks_at(units, now, CellHistory(((60, 3),))) for now in ((60, 3), (60, 5), (80, 5)))
     assert (same.count, same.grown) == (1, 0)
     assert (more.count, more.grown) == (2, 1)
     assert (both.count, both.grown) == (2, 1)
-    again = looks_at(units, (80, 7), Past(((60, 3), (80, 3), (80, 5))))
+    again = looks_at(units, (80, 7), CellHistory(((60, 3), (80, 3), (80, 5))))
     assert (again.count, again.grown, again.earlier) == (4, 2, (60, 80, 80))
-    assert looks_at(units, (80, 3), Past(((60, 3),))).left() == 0.025
-    fewer, thinner = looks_at(units[:40], (40, 3), Past(((60, 3),))), looks_at(units, (60, 3), Past(((60, 5),)))
+    assert looks_at(units, (80, 3), CellHistory(((60, 3),))).left() == 0.025
+    fewer, thinner = (
+        looks_at(units[:40], (40, 3), CellHistory(((60, 3),))),
+        looks_at(units, (60, 3), CellHistory(((60, 5),))),
+    )
     assert (fewer.count, fewer.grown) == (2, 0)
     assert (thinner.count, thinner.grown) == (2, 1)
     assert again.left() == 0.05 / 8
@@ -40,12 +43,12 @@ def test_a_sample_that_was_given_more_before_its_result_counts_as_a_look() -> No
         Extent(policies=["p"], tasks=["e pick", "e push"], starts=list(range(n)), seeds=[0, 1, 2]) for n in (20, 30)
     )
     assert with_outgrown({}, [], envs) == {}
-    counted = dict.fromkeys(("p e suite", "p *"), Past(((40, 3), (60, 3))))
+    counted = dict.fromkeys(("p e suite", "p *"), CellHistory(((40, 3), (60, 3))))
     assert with_outgrown({}, [small, large], envs) == counted
-    judged = dict.fromkeys(("p e suite", "p *"), Past(((39, 3),), shown=frozenset({"cooled"})))
+    judged = dict.fromkeys(("p e suite", "p *"), CellHistory(((39, 3),), shown=frozenset({"cooled"})))
     assert with_outgrown(judged, [small], envs) == judged, "one start without takes: the result counted this look"
     assert with_outgrown(judged, [small, large], envs) == {
-        name: Past(((39, 3), (60, 3)), shown=frozenset({"cooled"})) for name in judged
+        name: CellHistory(((39, 3), (60, 3)), shown=frozenset({"cooled"})) for name in judged
     }
 
 
@@ -60,7 +63,7 @@ def test_a_blind_score_is_chosen_in_at_most_5_percent_of_runs_that_add_takes_aga
         for k, count in enumerate(seeds):
             takes = ScoredTakes(y[:, :count], scores[:, :count])
             gain = next(q for q in questions_of({"base": takes}, 3) if q.name == "gain")
-            looks = looks_at(units, (starts, count), Past(tuple((starts, earlier) for earlier in seeds[:k])))
+            looks = looks_at(units, (starts, count), CellHistory(tuple((starts, earlier) for earlier in seeds[:k])))
             counted.append(gain.ask(0.03, looks, draws=1000).answer == "yes")
             plain.append(gain.ask(0.03, draws=1000).answer == "yes")
         wrong, naive = wrong + any(counted), naive + any(plain)

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from besttake.core.stats import Estimate
-from besttake.measure.cell import cell as measure_cell
-from besttake.measure.cells import ArmTakes, CellData, Settings
-from besttake.measure.looks import Past, cell_name
+from besttake.measure.arrays import ArmTakes, CellData, Settings
+from besttake.measure.cell import measure_cell
+from besttake.measure.looks import CellHistory, cell_name
 from besttake.reporting import tables
 from besttake.reporting.table import Entry
 from besttake.result import Cell
@@ -37,7 +37,7 @@ def takes(rng: np.random.Generator, starts: int, seeds: int, failed: float, unsc
 
 
 @st.composite
-def cells(draw: st.DrawFn) -> tuple[CellData, Settings, Past]:
+def cells(draw: st.DrawFn) -> tuple[CellData, Settings, CellHistory]:
     """A cell with unequal numbers of takes, what to measure on it, and the earlier looks."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     starts, seeds = draw(st.integers(2, 9)), draw(st.integers(1, 4))
@@ -49,7 +49,7 @@ def cells(draw: st.DrawFn) -> tuple[CellData, Settings, Past]:
     earlier = [(count, draw(st.integers(1, seeds))) for count in looked]
     data = CellData("p", "env", "group", units, arms, WINDOWS, "manifold", starts * seeds * len(arms), 0)
     n = draw(st.integers(min(2, seeds), seeds))
-    return data, Settings(seeds, n), Past(tuple(earlier))
+    return data, Settings(seeds, n), CellHistory(tuple(earlier))
 
 
 def appearances(cell: Cell) -> dict[str, list[Estimate]]:

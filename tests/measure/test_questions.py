@@ -3,7 +3,7 @@ from evidence import gather
 from scipy.stats import binomtest
 
 from besttake.core import verdict
-from besttake.measure.cells import ScoredTakes
+from besttake.measure.arrays import ScoredTakes
 from besttake.measure.until import Watch
 from besttake.measure.verdict import questions_of
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from besttake.core.planning import forecast
-from besttake.core.sequential import Looks
+from besttake.core.sequential import RepeatedLooks
 from besttake.core.stats import Forecast
-from besttake.measure.cells import ScoredTakes
+from besttake.measure.arrays import ScoredTakes
 from besttake.measure.until import Watch
 from besttake.measure.verdict import MOST, ahead, questions_of
 
@@ -18,7 +18,7 @@ from besttake.measure.verdict import MOST, ahead, questions_of
 def forecast_of(arms: dict[str, ScoredTakes], n: int, part: str, most: int = MOST) -> Forecast | None:
     """How many further starts are likely to settle a part of the verdict, from all takes so far."""
     starts = np.arange(len(np.asarray(arms["base"].outcomes)))
-    drawn = ahead(questions_of(arms, n), Looks(starts, until=True), 0.03, most, [part])
+    drawn = ahead(questions_of(arms, n), RepeatedLooks(starts, until=True), 0.03, most, [part])
     settled = drawn.settled(part) if drawn is not None else None
     return None if settled is None else forecast(settled, most)
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from besttake.core.pool import Pool
+from besttake.core.policy_pool import Pool
 from besttake.reporting.numbers import estimate_percent, estimate_plain, estimate_points, percent
 from besttake.reporting.table import Table
 from besttake.result import Cell, Result, TaskLine

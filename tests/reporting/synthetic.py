@@ -13,8 +13,8 @@ import numpy as np
 
 from besttake.core.probe import Probe
 from besttake.core.relation import FittedLine, Splits
-from besttake.measure.cell import cell as measure_cell
-from besttake.measure.cells import ArmTakes, CellData, Settings
+from besttake.measure.arrays import ArmTakes, CellData, Settings
+from besttake.measure.cell import measure_cell
 from besttake.reporting.words import worded
 from besttake.result import Cell, Cost, Estimate, Relation, Result
 from besttake.takes.key import TakeKey

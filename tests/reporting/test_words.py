@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from besttake.core.stats import Estimate
-from besttake.measure.cell import cell as measure_cell
-from besttake.measure.cells import ArmTakes, CellData, Settings
+from besttake.measure.arrays import ArmTakes, CellData, Settings
+from besttake.measure.cell import measure_cell
 from besttake.measure.looks import load_history
 from besttake.reporting import html, markdown, words
 from besttake.reporting.numbers import estimate_points, percent, points

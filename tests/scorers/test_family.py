@@ -13,7 +13,7 @@ from besttake import registry
 from besttake.config import Plan
 from besttake.demos.library import Library, View
 from besttake.errors import ComponentError, ContractError
-from besttake.scorers import scoring
+from besttake.scorers import score_run
 from besttake.scorers.base import Footage, Score, Scorer, ScorerSpec
 from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
@@ -159,10 +159,10 @@ def test_kept_scores_that_a_report_shows_are_not_replaced_by_a_namesakes(
     monkeypatch.syspath_prepend(str(tmp_path))
     one, two = registry.scorer("python:one:make"), registry.scorer("python:two:make")
     with Store.open(run) as store:
-        first = scoring.score_takes(store, library, library.encoder(), [one])
-        scoring.score_takes(store, library, library.encoder(), [one], reported=["calm"])
+        first = score_run.score_takes(store, library, library.encoder(), [one])
+        score_run.score_takes(store, library, library.encoder(), [one], reported=["calm"])
         with pytest.raises(ComponentError, match="was diagnosed with another scorer named 'calm'"):
-            scoring.score_takes(store, library, library.encoder(), [two], reported=["calm"])
+            score_run.score_takes(store, library, library.encoder(), [two], reported=["calm"])
     kept = Scores.open(run)
     assert kept is not None
     assert kept.scorers["calm"] == first.scorers["calm"] == "calm 1"

@@ -27,7 +27,7 @@ from besttake.result import Result
 from besttake.takes.manifest import Manifest
 from besttake.verbs.diagnose import choice as module
 from besttake.verbs.diagnose.check import ANGLES, FIRST, NOISES, PRIORS, CheckSettings, check_retrieval_of
-from besttake.verbs.diagnose.choice import check_for, choose, config_of
+from besttake.verbs.diagnose.choice import check_for, choose_retrieval, config_of
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.diagnose.setup import open_envs
 
@@ -49,7 +49,7 @@ def planned(library: Library, policy: Any = None, **more: Any) -> Any:
     plan = load_plan(None, {"policy": "testbed:half", "demos": str(library.path), **QUICK, **more})
     base = RetrievalConfig.from_dict(plan.retrieval.given())
     policy = policy or registry.policy("testbed:half")
-    return choose("half", policy, plan, open_envs(plan), library, base, Reporter(False))
+    return choose_retrieval("half", policy, plan, open_envs(plan), library, base, Reporter(False))
 
 
 def test_noise_is_chosen_first_and_every_rule_and_prior_is_tried_at_that_noise(check: RetrievalCheck) -> None:

@@ -109,7 +109,7 @@ def test_pictures_that_take_long_to_draw_are_told_before_the_first_take(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path
 ) -> None:
     horizon = registry.env(LINE).spec.tasks[0].horizon
-    monkeypatch.setattr("besttake.verbs.diagnose.record.rehearse", lambda *_: 105 / horizon)  # 21 s every five steps
+    monkeypatch.setattr("besttake.verbs.diagnose.policies.rehearse", lambda *_: 105 / horizon)  # 21 s every five steps
     plan = besttake.Plan(policy="python:rehearsed_policies:good", env=LINE, starts=60, seeds=1, arms="base", workers=1)
     besttake.diagnose(plan, tmp_path / "run", progress=True)
     assert "those of a take 21 s; score fewer with --stride 25" in capsys.readouterr().err.replace("\n", " ")

@@ -57,11 +57,10 @@ def test_those_who_watch_see_what_the_run_decides_by(run: Path) -> None:
     for seen, final in zip(cells, [*result.policies, *result.cells], strict=True):
         assert seen.cell.path is not None
         assert final.path is not None
-        assert seen.cell.path.points == final.path.points
         assert seen.cell.path.settled == final.path.settled
-        assert "gain" in seen.answers
-        for name, answer in seen.answers.items():
-            assert answer == final.verdict.questions[name].answer
+        assert "gain" in seen.findings
+        for name, finding in seen.findings.items():
+            assert finding == final.verdict.questions[name]
 
 
 def test_the_budget_is_not_passed_and_every_cell_says_why_it_stopped(run: Path) -> None:
@@ -72,10 +71,7 @@ def test_the_budget_is_not_passed_and_every_cell_says_why_it_stopped(run: Path) 
         assert cell.path.stopped in ("decided", "budget")
         assert bool(cell.path.unsettled) == (cell.path.stopped == "budget")
         assert cell.missing == 0
-        for name, points in cell.path.points.items():
-            assert [p.takes for p in points] == sorted(p.takes for p in points)
-            assert points[-1].value == pytest.approx(cell.verdict.questions[name].estimate.value)
-            assert all(p.low <= p.value <= p.high for p in points)
+        assert all(takes <= cell.path.takes for takes in cell.path.settled.values())
     assert sum(cell.takes for cell in result.cells) == result.cost.takes
     summary = summarise(run)
     assert (summary.missing, summary.planned) == (0, summary.done)

@@ -32,7 +32,7 @@ from besttake.encoders.cache import cached
 from besttake.errors import BestTakeError, ComponentError, RunError, one_line
 from besttake.progress import Reporter
 from besttake.scorers.base import Footage, Score, ScorerSpec
-from besttake.scorers.scoring import by_start, windowed
+from besttake.scorers.score_run import by_start, windowed
 from besttake.takes.key import Row
 from besttake.takes.scores import WINDOWS
 from besttake.takes.store import Store

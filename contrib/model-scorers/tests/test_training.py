@@ -13,7 +13,7 @@ from besttake.demos.build import build
 from besttake.encoders.hog import Hog
 from besttake.errors import BestTakeError
 from besttake.progress import as_reporter
-from besttake.scorers.scoring import windowed
+from besttake.scorers.score_run import windowed
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store

@@ -1,7 +1,7 @@
-"""Whether takes of one start agree, and where their disagreement comes from.
+"""How much takes of one start agree, and what their disagreement comes from.
 
-Two takes disagree if one succeeds and the other fails. How often they do depends on what they share, and every further
-thing that they share explains a part of it (d_0 is the disagreement of takes of different starts of one task):
+Two takes disagree if one succeeds and the other fails. The more they share, the less often they do, and each further
+thing that they share explains a part of the disagreement d_0 between takes of different starts of one task:
 
 | two takes share | disagreement | the part that is explained |
 | --- | --- | --- |
@@ -10,32 +10,31 @@ thing that they share explains a part of it (d_0 is the disagreement of takes of
 | the env seed as well | d_2 | ``env seed``: (d_1 - d_2) / d_0 |
 | the policy's seed as well | d_3 | ``policy seed``: (d_2 - d_3) / d_0 |
 
-The first part is called ``start``, whatever else is shared wherever the start is. What remains after the last thing
-that was recorded is ``rest``; after the policy's seed it is numerics: the same take, played again. The parts are shares
-of the variance of an outcome within a task and sum to 1. ``start`` is Fleiss' kappa with chance counted within each
-task: a task that is harder than another makes takes agree, whatever they share.
+The first part is called ``start`` even if takes of one start always share more than the start. What remains after the
+last thing that was recorded is ``rest``; after the policy's seed it is ``numerics``: the same take, played again. The
+parts are shares of the variance of an outcome within a task and sum to 1. ``start`` is Fleiss' kappa with chance
+counted within each task, so that differences in difficulty between tasks do not count as agreement.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from besttake.core.arithmetic import product
-from besttake.core.headroom import F64
-from besttake.core.stats import Estimate, Statistic, bootstrap
+from besttake.core.arithmetic import F64
+from besttake.core.stats import Estimate, cluster_bootstrap
 
 LEVELS = ("start", "env seed", "policy seed")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The ``parts`` of the disagreement within a task, and the disagreement of takes that share each thing.
+    """The ``parts`` of the disagreement within a task, and the ``disagreement`` of takes by what they share.
 
-    ``pairs`` is how many pairs of takes each disagreement rests on. ``reason`` says why there are no parts.
+    ``pairs`` is the number of pairs of takes behind each disagreement. ``reason`` says why there are no parts.
     """
 
     parts: Mapping[str, Estimate] = field(default_factory=dict)
@@ -54,12 +53,12 @@ def sources(
 ) -> Sources:
     """Estimate how much of the disagreement of takes (S, N) comes from start, env seed and policy seed.
 
-    ``env_seeds`` and ``seeds`` (S, N) are numbers, NaN where they were not recorded: two takes with the same number
-    share it. Where neither was recorded, takes of a start share the start alone.
+    ``env_seeds`` and ``seeds`` (S, N) are numbers, NaN where they were not recorded. Takes with the same number share
+    that seed; without recorded numbers takes of a start share only the start.
     """
     y = np.asarray(outcomes, dtype=np.float64)
-    envs, own = (np.full(y.shape, np.nan) if s is None else np.asarray(s, np.float64) for s in (env_seeds, seeds))
-    columns, counts = _by_shared(y, envs, own)
+    numbers = [np.full(y.shape, np.nan) if s is None else np.asarray(s, np.float64) for s in (env_seeds, seeds)]
+    columns, counts = _by_shared(y, *numbers)
     columns = {"task": _between(y, tasks), **columns}
     if not np.isfinite(columns["task"]).any():
         return Sources(reason="each task has one start, so a shared start looks like a shared task")
@@ -68,27 +67,23 @@ def sources(
         return Sources(reason="one outcome per start")
     table = np.stack([columns[name] for name in names], axis=1)
     table = table[np.isfinite(table).all(axis=1)]
-    parts: dict[str, Estimate] = {}
-    for i, name in enumerate(("start", *names[2:], "numerics" if names[-1] == LEVELS[-1] else "rest")):
-        weights = np.zeros(len(names))
-        weights[i] += 1
-        if i + 1 < len(names):
-            weights[i + 1] -= 1
-        parts[name] = bootstrap(table, _share(weights))
-    rates = dict(zip(names, table.mean(axis=0).tolist(), strict=True)) if len(table) else {}
-    return Sources(parts, rates, {name: counts[name] for name in names[1:]})
+    if len(table) < 2:
+        return Sources(reason="fewer than two starts")
+    shares = ("start", *names[2:], "numerics" if names[-1] == LEVELS[-1] else "rest")
+    estimates = [replace(estimate, n=len(table)) for estimate in cluster_bootstrap(table, _shares)]
+    rates = dict(zip(names, table.mean(axis=0).tolist(), strict=True))
+    return Sources(dict(zip(shares, estimates, strict=True)), rates, {name: counts[name] for name in names[1:]})
 
 
-def _share(weights: F64) -> Statistic:
-    def share(means: F64) -> F64:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(means[:, 0] > 1e-12, product(means, weights[:, None])[:, 0] / means[:, 0], np.nan)
-
-    return share
+def _shares(disagreement: F64) -> F64:
+    """(d_i - d_i+1) / d_0 of each d_i (..., i); nothing follows the last one."""
+    following = np.zeros_like(disagreement)
+    following[..., :-1] = disagreement[..., 1:]
+    return (disagreement - following) / np.where(disagreement[..., :1] > 1e-12, disagreement[..., :1], np.nan)
 
 
 def _by_shared(y: F64, envs: F64, seeds: F64) -> tuple[dict[str, F64], dict[str, int]]:
-    """How often two takes of each start disagree (S,), by the last of `LEVELS` that they share; NaN without a pair."""
+    """How often takes of each start disagree (S,), and the number of pairs, by the last of `LEVELS` that they share."""
     unlike, pairs = {name: np.zeros(len(y)) for name in LEVELS}, {name: np.zeros(len(y)) for name in LEVELS}
     for i in range(y.shape[1]):
         for j in range(i):
@@ -105,7 +100,7 @@ def _by_shared(y: F64, envs: F64, seeds: F64) -> tuple[dict[str, F64], dict[str,
 
 
 def _between(y: F64, tasks: Sequence[object]) -> F64:
-    """How often a take of each start (S,) disagrees with one of another start of its task; NaN where there is none."""
+    """How often a take of each start disagrees with one of another start of its task, (S,); NaN without another."""
     takes = np.isfinite(y).sum(axis=1)
     rate = np.nansum(y, axis=1) / np.maximum(takes, 1)
     place = {task: i for i, task in enumerate(dict.fromkeys(tasks))}

@@ -1,9 +1,9 @@
 """Arithmetic that gives the same bits on every x86-64 CPU.
 
-numpy leaves matrix products to a BLAS, and exp, log, tan and others to loops of its own; both choose their code by the
-CPU they meet, and the codes differ in the last bit. A simulation with contacts turns a bit into another outcome. So
-whatever decides a take or a score on the embedded testbed uses these functions instead. They rest on elementary
-operations, which IEEE 754 rounds in one way only, in an order that is written down here.
+numpy leaves matrix products to a BLAS, and exp, log, tan and others to its own loops. Both choose their code by the CPU
+they run on, and the results differ in the last bit, which a simulation with contacts can turn into another outcome.
+Everything that decides a take or a score on the embedded testbed therefore uses these functions, which apply
+elementary operations, rounded in one way only by IEEE 754, in a fixed order.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 _LOG2_E = np.float32(np.log2(np.e))
 # log 2 in two parts: the first has so few bits that its product with an exponent is exact.
@@ -26,15 +28,15 @@ _LONGEST = 8192
 
 
 def product(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
-    """``rows @ matrix`` for (J,) or (K, J) and (J, I), each row summed on its own, in an order that J alone decides.
+    """``rows @ matrix`` for (J,) or (K, J) and (J, I): each row is summed on its own, in an order set by J alone.
 
-    einsum without ``optimize`` never calls the BLAS. A row therefore has the same bits alone and in any batch. It takes
-    two to six times as long as the BLAS; see `rough_product` for when that is too long.
+    A row therefore has the same bits alone and in any batch: einsum without ``optimize`` never calls the BLAS. It takes
+    two to six times as long as the BLAS, which `rough_product` uses.
     """
     if matrix.shape[1] == 1 and len(matrix) > _LONGEST:
         parts = range(0, len(matrix), _LONGEST)
         return np.asarray(sum(product(rows[..., i : i + _LONGEST], matrix[i : i + _LONGEST]) for i in parts))
-    # Both of one type: einsum would convert them in pieces and begin a new sum with each.
+    # Both get one type: einsum would convert them in pieces and begin a new sum with each.
     kind = rows.dtype if rows.dtype == matrix.dtype else np.result_type(rows, matrix)
     left, right = np.ascontiguousarray(rows, kind), np.ascontiguousarray(matrix, kind)
     summed: NDArray[Any] = np.einsum("j,ji->i" if rows.ndim == 1 else "kj,ji->ki", left, right)
@@ -44,9 +46,9 @@ def product(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
 def rough_product(rows: NDArray[Any], matrix: NDArray[Any]) -> NDArray[Any]:
     """``rows @ matrix`` by the BLAS: fast, but its last bits depend on the CPU, the threads and the batch.
 
-    For bounds and nominations alone, which allow for rounding in any order and only say what is compared exactly.
+    Use it only for bounds and nominations that allow for rounding in any order and are then compared exactly.
     """
-    return np.asarray(np.matmul(rows, matrix))  # any order: whoever calls it allows for that
+    return np.asarray(np.matmul(rows, matrix))  # any order: every caller allows for rounding
 
 
 def length(vectors: NDArray[Any]) -> Any:
@@ -70,10 +72,10 @@ def exp(x: F32) -> F32:
 
 
 def orthonormal(block: F64) -> F64:
-    """Orthonormal columns that span those of ``block`` (n, k), by Gram-Schmidt; those that add nothing become zero."""
+    """Orthonormal columns that span those of ``block`` (n, k), by Gram-Schmidt; dependent columns become zero."""
     columns = np.array(block.T, order="C")
     before = length(columns)
-    for _ in range(2):  # Once leaves as much as the columns were alike before.
+    for _ in range(2):  # one pass is inaccurate where columns were nearly parallel
         for i, column in enumerate(columns):
             size = length(column)
             column *= 0.0 if size <= 1e-10 * before[i] else 1 / size
@@ -86,21 +88,21 @@ def orthonormal(block: F64) -> F64:
 def eigh(symmetric: F64) -> tuple[F64, F64]:
     """``np.linalg.eigh``: ascending eigenvalues (n,) and eigenvectors (n, n), by Jacobi rotations.
 
-    Each round rotates n / 2 disjoint pairs of axes at once, and a sweep of rounds meets every pair; sweeps go on until
-    nothing is left beside the diagonal.
+    Each round rotates n / 2 disjoint pairs of axes at once, and the rounds of a sweep cover every pair. Sweeps repeat
+    until the matrix is diagonal.
     """
     count = len(symmetric)
     size = count + count % 2
     rest, axes = np.zeros((size, size)), np.eye(size)
     rest[:count, :count] = symmetric
-    seats = np.arange(size)
+    order = np.arange(size)
     for _ in range(_SWEEPS):
-        beside = np.abs(rest - np.diag(np.diag(rest))).max(initial=0.0)
-        if beside <= 1e-15 * np.abs(rest).max(initial=0.0):
+        off_diagonal = np.abs(rest - np.diag(np.diag(rest))).max(initial=0.0)
+        if off_diagonal <= 1e-15 * np.abs(rest).max(initial=0.0):
             break
         for _ in range(size - 1):
-            _rotate(rest, axes, seats[: size // 2], seats[: size // 2 - 1 : -1])
-            seats = np.concatenate([seats[:1], np.roll(seats[1:], 1)])
+            _rotate(rest, axes, order[: size // 2], order[: size // 2 - 1 : -1])
+            order = np.concatenate([order[:1], np.roll(order[1:], 1)])
     values = np.diag(rest)[:count]
     order = np.argsort(values, kind="stable")
     return values[order], axes[:count, order]

@@ -1,9 +1,9 @@
 """Events: the frames at which a demonstration, or a running take, begins a new sub-skill (Sec. 3.4 and S2).
 
 A step begins an event when (i) it is the first, (ii) the gripper changes between open and closed, or (iii) the end
-effector turns: the displacement that follows the step makes more than ``angle`` degrees with the displacement before.
-Everything is causal: events of a take so far are the events of the whole take, cut off; a turn is known one step later
-than it happened, because it takes the next displacement to see it.
+effector turns: the displacement after the step makes more than ``angle`` degrees with the displacement before it.
+Detection is causal: the events of a take so far are the first events of the whole take. A turn is detected one step
+late, with the next displacement.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.arithmetic import length
-
-I64 = NDArray[np.int64]
+from besttake.core.arithmetic import F64, I64, Bools, length
 
 
 @dataclass(frozen=True)
 class EventConfig:
     """What counts as an event.
 
-    ``angle``: degrees of turn. ``min_speed``: displacements shorter than this, in the state's own unit per step, have
-    no direction and are passed over, so that a turn is seen across a pause and the jitter of a resting arm is not one.
-    ``min_gap``: a turn less than this many steps after the last event is part of it; gripper changes always count.
-    ``gripper_threshold``: the command (or opening) between open and closed; a value within ``hysteresis`` of it changes
-    nothing. ``gripper_open``: the sign of ``value - threshold`` when open (-1 as in LIBERO, +1 as in ManiSkill).
+    ``angle``: degrees of turn. ``min_speed``: displacements shorter than this, in the state's own unit per step, are
+    skipped, so that a turn is seen across a pause and the jitter of a resting arm is not a turn. ``min_gap``: a turn
+    less than this many steps after the last event is part of it; gripper changes always count. ``gripper_threshold``:
+    the command (or opening) between open and closed; a value within ``hysteresis`` of it changes nothing.
+    ``gripper_open``: the sign of ``value - threshold`` when open (-1 as in LIBERO, +1 as in ManiSkill).
 
-    S2 of the paper names neither a speed nor a gap: `every_turn` is its reading.
+    S2 of the paper has neither a smallest speed nor a gap; `every_turn` gives its definition.
     """
 
     angle: float = 60.0
@@ -48,7 +46,7 @@ class EventConfig:
             raise ValueError(f"gripper_open must be -1 or 1, not {self.gripper_open}")
 
     def every_turn(self) -> EventConfig:
-        """A copy that counts every sharp turn as an event, without a smallest speed or distance between events."""
+        """A copy that counts every sharp turn as an event: no smallest speed, no gap between events."""
         return replace(self, min_speed=0.0, min_gap=1)
 
 
@@ -56,7 +54,7 @@ class EventConfig:
 class Current:
     """Where a running take stands: the ``onset`` step of its current event, and whether the gripper is ``open``.
 
-    ``open`` is None while the gripper has not been commanded or is unknown.
+    ``open`` is None where the gripper is unknown or has not been commanded yet.
     """
 
     onset: int
@@ -72,7 +70,7 @@ def event_starts(
     """The steps (E,) of ``range(length)`` at which an event starts, in order; empty only where ``length`` is 0.
 
     ``positions`` (>= length, 2 or 3): end effector at each step. ``gripper`` (T,): command or opening at each step.
-    Either may be None where a data set does not say; its kind of event is then not seen.
+    Where a data set lacks one of them (None), there are no events of its kind.
     """
     config = config or EventConfig()
     if length <= 0:
@@ -89,13 +87,13 @@ def event_starts(
     return np.array(starts, np.int64)
 
 
-def phases(gripper: NDArray[Any], config: EventConfig | None = None) -> NDArray[np.bool_]:
+def phases(gripper: NDArray[Any], config: EventConfig | None = None) -> Bools:
     """Whether the gripper is open at each step (T,). A first value on the threshold itself counts as open."""
     config = config or EventConfig()
     level = (np.asarray(gripper, np.float64) - config.gripper_threshold) * config.gripper_open
     decided = np.abs(level) > config.hysteresis
     last = np.maximum.accumulate(np.where(decided, np.arange(len(level)), 0))
-    result: NDArray[np.bool_] = np.where(last == 0, level[:1] >= 0, level[last] > 0)
+    result: Bools = np.where(last == 0, level[:1] >= 0, level[last] > 0)
     return result
 
 
@@ -110,19 +108,14 @@ def current(
     return Current(int(starts[-1]), is_open)
 
 
-def onset_frame(frame_steps: NDArray[Any], onset: int) -> int:
-    """Which of a take's frames stands for an event's onset: the first seen at or after it, else the last."""
-    return int(onset_frames(frame_steps, np.array([onset]))[0])
-
-
 def onset_frames(frame_steps: NDArray[Any], onsets: I64) -> I64:
-    """`onset_frame` of each of several ``onsets`` (n,)."""
+    """The frames (n,) that represent events with these ``onsets`` (n,): the first at or after each, else the last."""
     frames: I64 = np.minimum(np.searchsorted(frame_steps, onsets), len(frame_steps) - 1)
     return frames
 
 
-def _turns(positions: NDArray[np.float64], config: EventConfig) -> I64:
-    """The steps from which the arm moves on in another direction than it last moved in."""
+def _turns(positions: F64, config: EventConfig) -> I64:
+    """The steps from which the arm moves in another direction than before."""
     moves = np.diff(positions, axis=0)
     speed = length(moves)
     moving = np.flatnonzero(speed > config.min_speed) if len(moves) else np.zeros(0, np.int64)

@@ -1,9 +1,9 @@
 """pass@k and recoverable headroom (Eqs. 1 and 2).
 
-Throughout ``core``: ``outcomes`` is float (S, N), 1 for a success, 0 for a failure, NaN for a take that does not
-exist (it errored). Starts are the units. A start uses the takes it has: where it has fewer than k, its pass@k is
-that of all its takes, which can only understate it and keeps the curve monotone; a start without takes is NaN in
-every per-start array and is left out of every mean.
+Throughout ``core``, ``outcomes`` is float (S, N) over S starts and N seeds: 1 for a success, 0 for a failure, NaN for a
+take that does not exist (it errored). A start with fewer than k takes has the pass@k of all its takes, which can only
+understate it and keeps the curve monotone. A start without takes is NaN in every per-start array and is left out of
+every mean.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-F64 = NDArray[np.float64]
+from besttake.core.arithmetic import F64, I64
 
 
 def as_outcomes(outcomes: ArrayLike) -> F64:
@@ -26,14 +26,14 @@ def as_outcomes(outcomes: ArrayLike) -> F64:
     return array
 
 
-def tally(outcomes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Takes n (S,) and successes c (S,) of each start."""
+def tally(outcomes: ArrayLike) -> tuple[I64, I64]:
+    """The number of takes n (S,) and of successes c (S,) of each start."""
     array = as_outcomes(outcomes)
     return np.isfinite(array).sum(axis=1), np.nansum(array, axis=1).astype(np.int64)
 
 
 def chance_of_none(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> F64:
-    """C(n - c, k) / C(n, k): the chance that k of n takes, drawn without replacement, hold none of c certain ones."""
+    """C(n - c, k) / C(n, k): the chance that k of n takes, drawn without replacement, include none of c given takes."""
     n_, c_, k_ = (np.asarray(value, np.float64) for value in np.broadcast_arrays(n, c, k))
     chance = np.ones(n_.shape)
     for drawn in range(int(k_.max(initial=0))):
@@ -43,7 +43,7 @@ def chance_of_none(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> F64:
 
 
 def start_pass_at_k(outcomes: ArrayLike, k: int) -> F64:
-    """Unbiased pass@k of each start (S,): 1 - C(n - c, k) / C(n, k), with k cut to the takes the start has."""
+    """Unbiased pass@k of each start (S,): 1 - C(n - c, k) / C(n, k), where k is at most the start's number of takes."""
     if k < 1:
         raise ValueError(f"pass@k needs k >= 1, not {k}")
     n, c = tally(outcomes)
@@ -73,7 +73,7 @@ def mean(values: NDArray[Any]) -> float:
 
 
 def width(outcomes: ArrayLike, n: int | None) -> int:
-    """How many takes of each start are chosen from: n, or all seeds unless given."""
+    """How many takes of each start are chosen from: n if given, else all seeds."""
     seeds = int(as_outcomes(outcomes).shape[1])
     if n is not None and not 1 <= n <= seeds:
         raise ValueError(f"n = {n} takes per start asked for, but there are {seeds} seeds")

@@ -1,13 +1,13 @@
-"""How much noise, and which retrieval if any: the check at held-out demonstration states, without a take.
+"""The check: how much noise, and which retrieval if any, judged at held-out demonstration states without a take.
 
-At a state of a demonstration, with that demonstration left out of the search, what the demonstration did is known. The
-check first chooses the noise at which one sample is closest to it, then compares retrieval with cooling at that same
-noise: `added` is the error of one sample minus that of the control. A configuration helps where the error falls by
-`GAIN` or more, this is shown, and the chunk moves the sample no further than `REACH` (docs/retrieval.md has the
+At a state of a demonstration, what the demonstration did next is known; the search leaves that demonstration out. The
+check first chooses the noise at which one sample is closest to what was done, then compares retrieval with cooling at
+that same noise: ``added`` is the error of one sample minus that of the control. A configuration helps if the error is
+shown to fall by `GAIN` or more, and the chunk moves the sample no further than `REACH` (docs/retrieval.md has the
 evidence).
 
-All errors are root mean squares over the executed steps, in units of the standard deviation of the task's actions, with
-dimensions that are constant in a task left out. Intervals resample demonstrations.
+Errors are root mean squares over the executed steps, in units of the standard deviation of the task's actions; action
+dimensions that are constant in a task are left out. Intervals resample demonstrations.
 """
 
 from __future__ import annotations
@@ -19,29 +19,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.probe import cluster_bootstrap, resampled
+from besttake.core.arithmetic import F64, I64, Bools
 from besttake.core.retrieve import RULES, RetrievalConfig
-from besttake.core.stats import Estimate
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+from besttake.core.stats import Estimate, cluster_bootstrap, resample_counts
 
 _NONE = Estimate()
 GAIN = 0.02
 """By how much the error of one sample must fall for retrieval to be worth running, in action standard deviations."""
 CLOSE = GAIN / 2
-"""Of configurations whose errors are this close, the simplest and then the weakest is taken: many are tried."""
+"""Of configurations whose errors are this close to the lowest, the simplest and then the weakest is chosen."""
 RERANK = 10
-"""How many candidates are compared in full, unless a plan says otherwise: better than all of them, and faster."""
+"""How many candidates are compared in full by default: better than comparing all of them, and faster."""
 REACH = 1 / 2
-"""How far a chunk may move the mean sample, as a part of the policy's own spread."""
+"""How far a chunk may move the mean sample, as a fraction of the policy's own spread."""
 
 
 @dataclass(frozen=True)
 class States:
-    """The M states of a check: what was ``demonstrated`` there (M, steps, action_dim) and by which ``demo`` (M,).
+    """The M states of a check: what was ``demonstrated`` there (M, steps, action_dim).
 
-    ``mean`` and ``spread`` (M, action_dim) are those of the actions of the state's task.
+    ``demo`` (M,) is the demonstration of each state. ``mean`` and ``spread`` (M, action_dim) are those of all actions
+    of the state's task.
     """
 
     demonstrated: NDArray[Any]
@@ -49,18 +47,18 @@ class States:
     mean: NDArray[Any]
     spread: NDArray[Any]
 
-    def at(self, rows: NDArray[np.bool_]) -> States:
-        """Those of ``rows`` (M,)."""
+    def at(self, rows: Bools) -> States:
+        """The states selected by ``rows`` (M,)."""
         return States(self.demonstrated[rows], self.demo[rows], self.mean[rows], self.spread[rows])
 
 
 @dataclass(frozen=True)
 class Checked:
-    """One configuration at the states of a check.
+    """How one configuration did at the states of a check.
 
-    ``error``: of one sample. ``added``: that error minus the control's, which has the same noise. ``chunk``: the error
-    of the retrieved chunk itself. ``reach``: how far the mean sample moves from the control's, as a part of the spread
-    of base samples.
+    ``error``: the error of one sample. ``added``: that minus the error of the control, which has the same noise.
+    ``chunk``: the error of the retrieved chunk itself. ``reach``: how far the mean sample moves from the control's, as
+    a fraction of the spread of base samples.
     """
 
     config: RetrievalConfig
@@ -71,16 +69,16 @@ class Checked:
 
     @property
     def helps(self) -> bool:
-        """Whether the error is shown to fall, by `GAIN` or more, without the sample being moved too far."""
+        """Whether the error is shown to fall, by `GAIN` or more, without moving the sample too far."""
         shown = self.added.high is not None and self.added.high < 0
         return shown and value_or_inf(self.added) <= -GAIN and (self.reach or 0.0) <= REACH
 
 
 @dataclass(frozen=True)
 class GroupCheck:
-    """What a check says of one task group: its ``prior``, 0 where none helps, and how far it lowers the error there.
+    """What a check says about one task group: its ``prior``, 0 where none helps, and the error that it adds.
 
-    ``added`` is that of the prior, or where it is 0, that of the prior which would have been taken.
+    ``added`` is the error added by the prior or, if that is 0, by the prior that would have been chosen.
     """
 
     states: int
@@ -90,11 +88,11 @@ class GroupCheck:
 
 @dataclass(frozen=True)
 class RetrievalCheck:
-    """What a check says of a policy, or the ``reason`` why it could not be made.
+    """What a check says about a policy, or the ``reason`` why it could not be made.
 
-    ``cooled``: error of one sample by noise. ``noise``: the one with the lowest error, at which all configurations were
-    ``tried``. ``chosen``: None where no prior helps over all tasks together. ``groups``: task groups that have a prior
-    of their own, where there are several.
+    ``cooled``: the error of one sample by noise. ``noise``: the noise with the lowest error, at which all
+    configurations were ``tried``. ``chosen``: the configuration to run, None where no prior helps over all tasks
+    together. ``groups``: the task groups that have their own prior, if there are several.
     """
 
     states: int = 0
@@ -110,8 +108,8 @@ class RetrievalCheck:
 
     @property
     def best(self) -> Checked | None:
-        """What was tried of the chosen configuration."""
-        return next((one for one in self.tried if one.config == self.chosen), None)
+        """How the chosen configuration did."""
+        return next((checked for checked in self.tried if checked.config == self.chosen), None)
 
     @property
     def helps(self) -> bool:
@@ -120,7 +118,7 @@ class RetrievalCheck:
 
 
 class Comparison:
-    """Compares samples at the same states from the same draws."""
+    """Compares samples that were drawn at the same states from the same draws."""
 
     def __init__(self, states: States, seed: int = 0) -> None:
         self._states = states
@@ -129,10 +127,10 @@ class Comparison:
         self._scale = np.where(self._keep, 1 / np.where(self._keep, spread, 1.0), 0.0)
         self._truth = np.asarray(states.demonstrated, np.float64)
         self._demo = np.unique(states.demo, return_inverse=True)[1]
-        self._counts = resampled(int(self._demo.max(initial=0)) + 1, seed).astype(np.float64)
+        self._counts = list(resample_counts(int(self._demo.max(initial=0)) + 1, seed))
 
     def error(self, samples: NDArray[Any]) -> Estimate:
-        """The error of one of ``samples`` (M, K, steps, action_dim)."""
+        """The error of one sample, over ``samples`` (M, K, steps, action_dim)."""
         return self._over([self._squares(samples), self._keep.sum(axis=1)], _root)
 
     def difference(self, samples: NDArray[Any], control: NDArray[Any]) -> Estimate:
@@ -147,7 +145,7 @@ class Comparison:
         )
 
     def reach(self, samples: NDArray[Any], control: NDArray[Any], base: NDArray[Any]) -> float | None:
-        """How far the mean over draws moves from ``control`` to ``samples``, over the spread of ``base``."""
+        """How far the mean over draws moves from ``control`` to ``samples``, divided by the spread of ``base``."""
         scale = self._scale[:, None, None]
         moved = (np.asarray(samples, np.float64) - control) * scale
         draws = moved.shape[1]
@@ -158,7 +156,7 @@ class Comparison:
         return float(np.sqrt(max(mean, 0.0) / spread)) if spread > 0 else None
 
     def _squares(self, samples: NDArray[Any]) -> F64:
-        """The squared error (M,) at each state: the mean over draws and steps, summed over dimensions."""
+        """The squared error at each state (M,): the mean over draws and steps, summed over action dimensions."""
         gaps = (np.asarray(samples, np.float64) - self._truth[:, None]) * self._scale[:, None, None]
         squares: F64 = (gaps**2).mean(axis=(1, 2)).sum(axis=1)
         return squares
@@ -167,7 +165,7 @@ class Comparison:
         """A statistic of the sums of ``columns``, each (M,), with its interval over demonstrations."""
         sums = np.zeros((int(self._demo.max(initial=-1)) + 1, len(columns)))
         np.add.at(sums, self._demo, np.stack(columns, axis=1))
-        return cluster_bootstrap(sums, lambda s: statistic(*np.moveaxis(s, -1, 0)), counts=self._counts)
+        return cluster_bootstrap(sums, lambda s: statistic(*np.moveaxis(s, -1, 0))[..., None], self._counts)[0]
 
 
 def judge(
@@ -178,7 +176,7 @@ def judge(
     control: NDArray[Any],
     base: NDArray[Any],
 ) -> Checked:
-    """What a configuration does: its samples and the chunks that it retrieved, beside the samples of its control.
+    """Judge a configuration by its samples and the chunks that it ``retrieved``, beside the samples of its control.
 
     ``base`` are the samples of the policy as it is. All are (M, K, steps, action_dim).
     """
@@ -189,40 +187,40 @@ def judge(
 
 
 def best_noise(errors: Mapping[float, Estimate]) -> float | None:
-    """The noise with the lowest error; in a tie the highest noise."""
+    """The noise with the lowest error; in a tie the highest one."""
     values = {noise: e.value for noise, e in sorted(errors.items(), reverse=True) if e.value is not None}
     return min(values, key=lambda noise: values[noise]) if values else None
 
 
 def simplest(tried: Sequence[Checked]) -> Checked:
-    """The simplest, and then the weakest, of those whose error is `CLOSE` to the lowest."""
-    least = min(value_or_inf(one.added) for one in tried)
-    close = [one for one in tried if value_or_inf(one.added) <= least + CLOSE] or list(tried)
-    return min(close, key=lambda one: (complexity(one.config), one.config.prior, value_or_inf(one.added)))
+    """The simplest, and then the weakest, of the configurations whose error is `CLOSE` to the lowest."""
+    least = min(value_or_inf(each.added) for each in tried)
+    close = [each for each in tried if value_or_inf(each.added) <= least + CLOSE] or list(tried)
+    return min(close, key=lambda each: (complexity(each.config), each.config.prior, value_or_inf(each.added)))
 
 
-def choose(tried: Sequence[Checked]) -> RetrievalConfig | None:
+def choose_config(tried: Sequence[Checked]) -> RetrievalConfig | None:
     """The configuration to run; None where none helps."""
-    helping = [one for one in tried if one.helps]
+    helping = [each for each in tried if each.helps]
     return simplest(helping).config if helping else None
 
 
 def of_group(tried: Sequence[Checked], chosen: RetrievalConfig | None, states: int) -> GroupCheck:
-    """The prior of one task group, by what was ``tried`` at its states: one configuration at several priors.
+    """The prior of one task group, from one configuration ``tried`` at its states with several priors.
 
-    A prior that helps in the group is taken. What was ``chosen`` over all groups holds where the group leaves it open,
-    and not where a gain of `GAIN` is ruled out.
+    A prior that helps in the group is chosen. Otherwise the group has the prior ``chosen`` over all groups, unless the
+    group rules out that it gains `GAIN`.
     """
-    own = choose(tried)
-    taken = next((one for one in tried if one.config == (own or chosen)), None)
-    if taken is None:
+    best = choose_config(tried)
+    match = next((each for each in tried if each.config == (best or chosen)), None)
+    if match is None:
         return GroupCheck(states, 0.0, simplest(tried).added)
-    ruled_out = own is None and (taken.added.low is None or taken.added.low > -GAIN)
-    return GroupCheck(states, 0.0 if ruled_out else taken.config.prior, taken.added)
+    ruled_out = best is None and (match.added.low is None or match.added.low > -GAIN)
+    return GroupCheck(states, 0.0 if ruled_out else match.config.prior, match.added)
 
 
 def complexity(config: RetrievalConfig) -> tuple[int, int]:
-    """How far a configuration is from the plainest: variants switched on, then the rule (frame, current, next)."""
+    """How complex a configuration is: the number of variants switched on, then the rule (frame, current, next)."""
     plain = RetrievalConfig(rerank=RERANK)
     names = ("weights", "onset_alignment", "rerank", "gripper_gating", "reliability", "lead", "angle")
     return sum(getattr(config, name) != getattr(plain, name) for name in names), -RULES.index(config.rule)

@@ -1,15 +1,14 @@
-"""How many starts and takes settle a question: before a run, and of what a run left open.
+"""How many starts and takes settle a question: planned before a run, or forecast for what a run left open.
 
-**Before a run** (`plan`) it follows from one number of the policy, or from pilot outcomes. The number is v = pass@2 -
-pass@1 = E[p (1 - p)], the variance that seeds make within a start. A blind choice of n among k takes, averaged over all
-subsets, has G of variance v * sum_r (w_r - 1/k)^2, w_r as in `select.rank_weights`: .667 v for 3 of 3, .26 v for 3 of
-5. A score that ranks well has mostly less, but up to twice that where successes are rare: plan from pilot gains where
-there are any.
+**Before a run**, `plan` needs one number of the policy, or pilot outcomes. The number is v = pass@2 - pass@1 =
+E[p (1 - p)], the variance between seeds within a start. A blind choice of n among k takes, averaged over all subsets,
+has a gain of variance v * sum_r (w_r - 1/k)^2, with w_r as in `select.rank_weights`: .667 v for 3 of 3, .26 v for 3 of
+5. The gain of a score that ranks well mostly varies less, but up to twice as much where successes are rare, so plan
+from pilot gains where there are any.
 
-**Of what is open** (`futures`, `forecast`) the rule that decides is run forward from the evidence so far: further
-starts are drawn from the Bayesian bootstrap over those seen (as in the intervals, `besttake.core.stats`), all questions
-of a start together, and the very test that will decide is looked at after each of them. The range is made to hold the
-real number 8 times in 10.
+**For open questions**, `futures` and `forecast` simulate how the run goes on: further starts are drawn from the
+Bayesian bootstrap over the starts so far (as for the intervals in `besttake.core.stats`), all questions of a start
+together, and the test that decides is applied after each start. The forecast range holds the real number 8 times in 10.
 """
 
 from __future__ import annotations
@@ -20,36 +19,35 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from besttake.core.arithmetic import F64
 from besttake.core.select import rank_weights
 from besttake.core.sequential import follow
 from besttake.core.stats import Forecast, Scale
 
 FEWEST = 30
-"""No verdict before this many starts, however large the effect (the sequential test looks first at 30)."""
+"""No verdict is planned for fewer starts, however large the effect."""
 
 DECIDES = 7.4
 """Median starts until decided = DECIDES * sigma^2 / delta^2, fitted to simulations of the sequential test."""
 
-
 Advice = Literal["as-the-paper", "more-seeds", "more-starts"]
-"""Where takes are spent best: on the paper's three seeds, on more seeds per start, or on more starts."""
-F64 = NDArray[np.float64]
+"""How to spend takes: on the paper's three seeds, on more seeds per start, or on more starts."""
 NEVER = np.inf
 BOTH = ("combine", "retrieve_selection")
-"""The pair beats either alone where both of these are a YES: against selection alone, and against retrieval alone."""
+"""Questions that both have to be a YES if the pair is to beat selection alone and retrieval alone."""
 TAILS = (0.12, 0.88)
-"""Which futures the range leaves out at either end; a range that is open above cannot be too low."""
+"""The quantiles of the futures at which a forecast begins and ends; a range that is open above cannot be too low."""
 
 
 @dataclass(frozen=True)
 class SampleSize:
-    """What a plan needs. Counts are starts unless they say takes; None where no gain is expected.
+    """How many starts, or where the name says so takes, a run needs. None where no gain is expected.
 
-    ``half_width_starts``: for a 95 % interval of +/- worth. ``yes_starts``: median until a gain of ``gain`` is seen;
-    ``no_starts``: until a gain of zero is ruled below worth.
+    ``half_width_starts``: for a 95 % interval of +/- worth. ``yes_starts``: the median until a gain of ``gain`` is
+    shown. ``no_starts``: the median until a gain of zero is shown to be below worth.
     """
 
     v: float
@@ -69,7 +67,7 @@ class SampleSize:
 def v_from_pass1(pass1: float) -> tuple[float, float]:
     """(typical, largest possible) v when only pass@1 is known.
 
-    Never above pass@1 (1 - pass@1); on the paper's eight (pass@1, pass@3) pairs it is .44 to .85 of that, .66 on
+    The largest is pass@1 (1 - pass@1). On the paper's eight (pass@1, pass@3) pairs, v is .44 to .85 of that, and .66 on
     average, which is the typical value.
     """
     if not 0 <= pass1 <= 1:
@@ -78,14 +76,14 @@ def v_from_pass1(pass1: float) -> tuple[float, float]:
 
 
 def blind_variance(v: float, seeds: int = 3, n: int = 3) -> float:
-    """Variance of G_i for a blind choice of n among ``seeds`` takes, averaged over subsets."""
+    """Variance of G_i for a blind choice of n among ``seeds`` takes, averaged over all subsets."""
     return v * float(np.sum((rank_weights(seeds, n) - 1 / seeds) ** 2))
 
 
 def content_variance(v: float, seeds: int) -> float:
-    """Variance of C_i between two arms of ``seeds`` takes each that share no randomness: 2 v / seeds.
+    """Variance of the content gain C_i between two arms of ``seeds`` takes each that share no randomness: 2 v / seeds.
 
-    Common random numbers make it smaller, an effect that differs between starts larger.
+    Common random numbers make it smaller; an effect that differs between starts makes it larger.
     """
     return 2 * v / seeds
 
@@ -102,12 +100,12 @@ def starts_until_decided(sigma2: float, delta: float) -> int:
 
 
 def seeds_worth(seeds: int) -> float:
-    """How much a take is worth for a blind choice of 3 of ``seeds`` takes, 3 of 3 being 1: 1.54 for 5 seeds."""
+    """The value of a take in a blind choice of 3 of ``seeds`` takes, relative to 3 of 3: 1.54 for 5 seeds."""
     return 3 * blind_variance(1.0) / (seeds * blind_variance(1.0, seeds))
 
 
 def seeds_or_starts(within_auc: float | None) -> Advice:
-    """What pays off for G: more seeds per start where the ranking is weak, more starts where it is good."""
+    """How to spend takes to measure G: on more seeds per start if the ranking is weak, on more starts if it is good."""
     if within_auc is None:
         return "as-the-paper"
     return "more-seeds" if within_auc < 0.8 else "more-starts"
@@ -123,7 +121,7 @@ def plan(
     within_auc: float | None = None,
     sigma2: float | None = None,
 ) -> SampleSize:
-    """Plan for the selection gain. ``sigma2`` (from pilot gains) replaces the blind variance; fractions, not points."""
+    """Plan for the selection gain; fractions, not points. ``sigma2`` from pilot gains replaces the blind variance."""
     if worth <= 0:
         raise ValueError("the smallest effect worth acting on must be above zero")
     spread = blind_variance(v, seeds, n) if sigma2 is None else sigma2
@@ -138,14 +136,14 @@ def plan(
 
 @dataclass(frozen=True)
 class Futures:
-    """How many more starts each question needs for a YES, and for a NO, in B simulations (B,); inf for never."""
+    """The further starts until each question is a YES, and until it is a NO, in B simulations (B,); inf for never."""
 
     yes: Mapping[str, F64]
     no: Mapping[str, F64]
     most: int
 
     def settled(self, part: str) -> F64 | None:
-        """After how many further starts an answer of the verdict is settled in each future; None where it cannot be."""
+        """The further starts until a part of the verdict is settled in each future (B,); None where it cannot be."""
         yes, no = self.yes, self.no
         if part == "both":
             if not set(BOTH) <= set(yes):
@@ -155,7 +153,7 @@ class Futures:
         question = "gain" if part == "takes" else part
         if question not in yes:
             return None
-        # Where headroom is ruled out, a gain of more takes is, too.
+        # Ruling out headroom also rules out a gain from more takes.
         ruled_out = no.get("headroom", no[question]) if part == "takes" else no[question]
         return np.asarray(np.minimum.reduce([yes[question], no[question], ruled_out]))
 
@@ -171,9 +169,9 @@ def futures(
     alpha: float = 0.05,
     draws: int = 100,
 ) -> Futures:
-    """Draw futures of ``most`` further starts after ``values`` (T, Q) in the order of the run, NaN where there is none.
+    """Draw futures of ``most`` further starts after ``values`` (T, Q) in the order of the run, NaN for no value.
 
-    ``alpha`` is what the test that decides may use.
+    ``alpha`` is the level of the test that decides.
     """
     x = np.asarray(values, dtype=np.float64)
     rng = np.random.default_rng(0)
@@ -181,35 +179,18 @@ def futures(
     shape = np.concatenate([np.ones(len(x)), np.full(2, 0.5)])
     share = np.cumsum(rng.standard_gamma(shape, size=(draws, len(shape))), axis=1)
     share /= share[:, -1:]
-    at = np.stack([np.searchsorted(own, rng.random(most), side="right") for own in share], axis=1)
+    at = np.stack([np.searchsorted(weights, rng.random(most), side="right") for weights in share], axis=1)
     ahead = rows[np.minimum(at, len(rows) - 1)]  # (most, draws, Q)
     whole = np.concatenate([np.broadcast_to(x[:, None, :], (len(x), draws, len(names))), ahead])
-    return settled_along(whole, names, scales, stakes, worth, len(x), alpha=alpha)
-
-
-def settled_along(
-    values: F64,
-    names: Sequence[str],
-    scales: Sequence[Scale],
-    stakes: Sequence[float],
-    worth: float,
-    seen: int,
-    *,
-    alpha: float = 0.05,
-) -> Futures:
-    """When each question is answered along B sequences (T, B, Q) of starts, of which ``seen`` have been run."""
-    first = follow(np.stack([values, values], axis=-1), scales, stakes, worth, alpha=alpha)[0]
-    yes, no = np.moveaxis(np.where(first > len(values), NEVER, first), -1, 0)
-    columns = {"yes": np.where(yes < no, yes, NEVER), "no": np.where(no <= yes, no, NEVER)}
-    later = {
-        code: {name: np.maximum(0.0, times[:, q] - seen) for q, name in enumerate(names)}
-        for code, times in columns.items()
-    }
-    return Futures(later["yes"], later["no"], len(values) - seen)
+    first = follow(np.stack([whole, whole], axis=-1), scales, stakes, worth, alpha=alpha)[0]
+    yes, no = np.moveaxis(np.where(first > len(whole), NEVER, first), -1, 0)  # (draws, Q)
+    yes, no = np.where(yes < no, yes, NEVER), np.where(no <= yes, no, NEVER)
+    yes, no = np.maximum(0.0, yes - len(x)), np.maximum(0.0, no - len(x))
+    return Futures(dict(zip(names, yes.T, strict=True)), dict(zip(names, no.T, strict=True)), most)
 
 
 def forecast(settled: F64, most: int) -> Forecast:
-    """The range that holds the real number 8 times in 10; beyond ``most`` there is no number."""
+    """The range of further starts from ``settled`` (B,) of `Futures`; beyond ``most`` there is no number."""
     low, high = np.quantile(settled, TAILS, method="inverted_cdf")
     return Forecast(
         low=None if low > most else max(1, int(low)), high=None if high > most else max(1, int(high)), most=most

@@ -1,23 +1,20 @@
 """Does the policy already do what the demonstrations do? The demonstration-fit probe (Eq. 3), with its floor.
 
-All distances are L2 norms of the flattened difference of two chunks (horizon x action_dim), as in Eq. 3, so they grow
-with the horizon and with the units of the action; the ratio of DFE to floor does not.
+As in Eq. 3, distances are L2 norms of the flattened difference of two chunks (horizon x action_dim). They grow with the
+horizon and with the units of the action; the ratio of DFE to floor does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.arithmetic import product
-from besttake.core.stats import Estimate
-
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
+from besttake.core.arithmetic import F32, F64, I64, product
+from besttake.core.stats import Estimate, cluster_bootstrap
 
 _BLOCK = 64
 _GOLDEN = (5**0.5 - 1) / 2
@@ -25,14 +22,15 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True)
 class TaskProbe:
-    """One task: ``samples`` (M, K, horizon, action_dim), ``demonstrated`` (M, …), ``demo`` (M,), ``floor`` (M,).
+    """The M probed states of one task: ``samples`` (M, K, horizon, action_dim), and what was ``demonstrated`` (M, …).
 
-    The M states are those where a demonstration has a whole chunk left. ``padded``: every demonstration is shorter
-    than a chunk, so the chunks were filled up as the library says.
+    ``demo`` (M,) is the demonstration of each state, ``floor`` (M,) its `leave_one_out`. A demonstration is probed
+    where a whole chunk of it follows. ``padded``: every demonstration is shorter than a chunk, so chunks were filled
+    up.
     """
 
-    samples: NDArray[np.float32]
-    demonstrated: NDArray[np.float32]
+    samples: F32
+    demonstrated: F32
     demo: I64
     floor: F64
     padded: bool = False
@@ -40,27 +38,10 @@ class TaskProbe:
 
 @dataclass(frozen=True)
 class PolicyProbe:
-    """The answers of a policy by (env URI, task); or the ``reason`` why it could not be asked."""
+    """The probed states of a policy by (env URI, task), or the ``reason`` why there are none."""
 
     tasks: Mapping[tuple[str, str], TaskProbe] = field(default_factory=dict)
     reason: str = ""
-
-    def notes(self, name: str) -> list[str]:
-        """What the result should mention about the probe of policy ``name``."""
-        if self.reason:
-            return [f"demonstration fit of {name} was not measured: {self.reason}"]
-        short = [task for (_, task), probe in self.tasks.items() if probe.padded]
-        ends = {probe.samples.shape[2] - 1 for probe in self.tasks.values() if not probe.padded} - {0}
-        single = [task for (_, task), probe in self.tasks.items() if np.isnan(probe.floor).all()]
-        return [
-            *(
-                f"demonstration fit of {name} leaves out the last {end} steps of each demonstration,"
-                " which no whole chunk follows"
-                for end in ends
-            ),
-            *(f"demonstrations of {task} are shorter than a chunk of {name}: their ends were padded" for task in short),
-            *(f"{task} has no floor for {name}: that needs two demonstrations" for task in single),
-        ]
 
 
 @dataclass(frozen=True)
@@ -69,11 +50,11 @@ class Probe:
 
     ``dfe``: Eq. 3. ``floor``: the same with other demonstrations in place of the policy (`leave_one_out`). ``ratio``:
     dfe / floor; about 1 for a policy that is as close to the demonstrations as they are to each other. ``mean_square``:
-    the same closest sample's squared error per number of a chunk, which does not grow with the horizon. ``spread``:
-    `sampling_spread`. ``correlation``: Pearson's r of the closest sampled first action (closest as an action, whichever
-    sample's chunk is closest) and the demonstrated one, pooled over states and dimensions; pooling dimensions of
-    different means raises it, so compare it only between policies on the same states. Floor and ratio have no value
-    where none was measured; none of them has where there is a ``reason``.
+    the squared error of the closest sample per number of a chunk, which does not grow with the horizon. ``spread``:
+    `sampling_spread`. ``correlation``: Pearson's r between the demonstrated first action and the closest sampled first
+    action, pooled over states and dimensions; dimensions with different means raise it, so compare it only between
+    policies on the same states. Floor and ratio have no value where no floor was measured, and nothing has one where
+    there is a ``reason``.
     """
 
     dfe: Estimate
@@ -90,8 +71,8 @@ class Probe:
 def probe(samples: NDArray[Any], demonstrated: NDArray[Any], demo: I64, floor: NDArray[Any] | None = None) -> Probe:
     """All figures of the probe, with intervals from a bootstrap over demonstrations.
 
-    ``samples`` (M, K, horizon, action_dim): what the policy samples at M library states; ``demonstrated`` (M, horizon,
-    action_dim) what was done there; ``demo`` (M,) by which demonstration; ``floor`` (M,) from `leave_one_out`.
+    ``samples`` (M, K, horizon, action_dim) are the policy's at M library states, ``demonstrated`` (M, horizon,
+    action_dim) are the chunks of the demonstrations ``demo`` (M,) there, and ``floor`` (M,) is from `leave_one_out`.
     """
     error, spread = fit_error(samples, demonstrated), sampling_spread(samples)
     first, truth = _closest_first(samples, demonstrated), np.asarray(demonstrated, np.float64)[:, 0]
@@ -102,28 +83,18 @@ def probe(samples: NDArray[Any], demonstrated: NDArray[Any], demo: I64, floor: N
     sums = np.zeros((len(np.unique(demo)), columns.shape[1]))
     np.add.at(sums, np.unique(demo, return_inverse=True)[1], columns)
 
-    def correlate(s: F64) -> F64:
-        n = s[..., 0] * first.shape[1]
+    def figures(s: F64) -> F64:
+        states, n = s[..., 0], s[..., 0] * first.shape[1]  # n: states times action dimensions
         covariance = n * s[..., 8] - s[..., 4] * s[..., 5]
         variances = (n * s[..., 6] - s[..., 4] ** 2) * (n * s[..., 7] - s[..., 5] ** 2)
-        return np.where(variances > 0, covariance / np.sqrt(np.where(variances > 0, variances, 1.0)), np.nan)
+        r = np.where(variances > 0, covariance / np.sqrt(np.where(variances > 0, variances, 1.0)), np.nan)
+        ratio = np.where(s[..., 2] > 0, s[..., 1] / np.where(s[..., 2] > 0, s[..., 2], 1.0), np.nan)
+        return np.stack(
+            [s[..., 1] / states, s[..., 2] / states, ratio, r, s[..., 3] / states, s[..., 9] / states], axis=-1
+        )
 
-    def ratio(s: F64) -> F64:
-        return np.where(s[..., 2] > 0, s[..., 1] / np.where(s[..., 2] > 0, s[..., 2], 1.0), np.nan)
-
-    def estimate(of: Callable[[F64], F64]) -> Estimate:
-        return cluster_bootstrap(sums, of)
-
-    return Probe(
-        dfe=estimate(lambda s: s[..., 1] / s[..., 0]),
-        floor=estimate(lambda s: s[..., 2] / s[..., 0]),
-        ratio=estimate(ratio),
-        correlation=estimate(correlate),
-        spread=estimate(lambda s: s[..., 3] / s[..., 0]),
-        mean_square=estimate(lambda s: s[..., 9] / s[..., 0]),
-        states=len(error),
-        samples=samples.shape[1],
-    )
+    dfe, floors, ratio, correlation, spreads, mean_square = cluster_bootstrap(sums, figures)
+    return Probe(dfe, floors, ratio, correlation, spreads, mean_square, len(error), samples.shape[1])
 
 
 def fit_error(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:
@@ -136,18 +107,19 @@ def leave_one_out(features: NDArray[Any], chunks: NDArray[Any], demo: I64, state
     """The floor at each state (M,): DFE with demonstrations in place of the policy.
 
     ``features`` (F, f), ``chunks`` (F, horizon, action_dim) and ``demo`` (F,) describe library frames of one task, and
-    ``states`` (M,) which of them are probed. Of every *other* demonstration the frame nearest in z-scored features
-    stands for what it did at this state; the ``k`` nearest of these are the samples, and the closest of their chunks
-    counts. So floor and DFE choose from the same number of samples. ValueError with fewer than two demonstrations.
+    ``states`` (M,) are the rows that are probed. The frame of every *other* demonstration that is nearest in z-scored
+    features tells what that demonstration did at this state. The ``k`` nearest of these frames are the samples, so that
+    floor and DFE choose from the same number, and the closest of their chunks counts. ValueError with fewer than two
+    demonstrations.
     """
-    owners, own = np.unique(demo, return_inverse=True)
+    owners, owner = np.unique(demo, return_inverse=True)
     if len(owners) < 2:
         raise ValueError("a leave-one-out floor needs at least two demonstrations of the task")
     flat = np.asarray(features, np.float64).reshape(len(features), -1)
     spread = flat.std(axis=0)
     flat = ((flat - flat.mean(axis=0)) / np.where(spread > 1e-9, spread, np.inf)).astype(np.float64)
-    order = np.argsort(own, kind="stable")
-    begins = np.searchsorted(own[order], np.arange(len(owners)))
+    order = np.argsort(owner, kind="stable")
+    begins = np.searchsorted(owner[order], np.arange(len(owners)))
     square = np.einsum("ij,ij->i", flat, flat)
     actions = np.asarray(chunks, np.float64).reshape(len(chunks), -1)
     result = np.empty(len(states))
@@ -155,8 +127,9 @@ def leave_one_out(features: NDArray[Any], chunks: NDArray[Any], demo: I64, state
         block = np.asarray(states[first : first + _BLOCK])
         away = square[block, None] + square[None, order] - 2 * product(flat[block], flat[order].T)
         for row, state in enumerate(block):
-            nearest = np.array([b + int(np.argmin(part)) for b, part in _parts(away[row], begins)])
-            others = np.flatnonzero(np.arange(len(owners)) != own[state])
+            by_demo = zip(begins, np.split(away[row], begins[1:]), strict=True)
+            nearest = np.array([begin + np.argmin(part) for begin, part in by_demo])
+            others = np.flatnonzero(np.arange(len(owners)) != owner[state])
             closest = others[np.argsort(away[row, nearest[others]], kind="stable")[:k]]
             gaps = actions[order[nearest[closest]]] - actions[state]
             result[first + row] = np.sqrt(np.einsum("ij,ij->i", gaps, gaps)).min()
@@ -166,7 +139,7 @@ def leave_one_out(features: NDArray[Any], chunks: NDArray[Any], demo: I64, state
 def sampling_spread(samples: NDArray[Any]) -> F64:
     """How far samples at one state lie apart (M,): the root mean square L2 distance of a sample from their mean.
 
-    With the K - 1 of an unbiased variance; NaN for K = 1.
+    As in an unbiased variance, the divisor is K - 1; NaN for K = 1.
     """
     flat = np.asarray(samples, np.float64).reshape(*samples.shape[:2], -1)
     if flat.shape[1] < 2:
@@ -177,43 +150,20 @@ def sampling_spread(samples: NDArray[Any]) -> F64:
 
 
 def spread_over(demo: NDArray[Any], count: int) -> I64:
-    """``count`` rows, evenly from each demonstration and at other moments in each; all where there are no more.
+    """``count`` rows, evenly from each demonstration and at other moments in each; all rows if there are no more.
 
-    ``demo`` (M,) says whose each row is, the rows of one in the order of time. Every so-many-th row will not do:
-    demonstrations of a task are about equally long, and it would hit the same moments in all of them.
+    ``demo`` (M,) is the demonstration of each row, whose rows are in the order of time. Taking every n-th row would hit
+    the same moments in all demonstrations of a task, because they are about equally long.
     """
-    groups = [np.flatnonzero(demo == one) for one in np.unique(demo)]
     if len(demo) <= count:
         return np.arange(len(demo), dtype=np.int64)
-    quotas = np.diff(np.arange(len(groups) + 1) * count // max(len(groups), 1))
-    asked = [(rows, quota) for rows, quota in zip(groups, quotas.tolist(), strict=True) if quota]
+    groups = [np.flatnonzero(demo == number) for number in np.unique(demo)]
+    quotas = np.diff(np.arange(len(groups) + 1) * count // len(groups)).tolist()
     picked = []
-    for index, (rows, quota) in enumerate(asked):
+    for index, (rows, quota) in enumerate(pair for pair in zip(groups, quotas, strict=True) if pair[1]):
         moments = np.arange(min(quota, len(rows))) + (index + 0.5) * _GOLDEN % 1.0
         picked.append(rows[(moments * len(rows) / min(quota, len(rows))).astype(np.int64)])
     return np.concatenate(picked)
-
-
-def resampled(clusters: int, seed: int = 0) -> I64:
-    """How often each cluster is drawn (2000, clusters) in each resample of a bootstrap."""
-    rng = np.random.Generator(np.random.Philox(seed))
-    return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=2000)
-
-
-def cluster_bootstrap(sums: F64, statistic: Callable[[F64], F64], counts: NDArray[Any] | None = None) -> Estimate:
-    """A statistic of column sums, with its percentile interval under resampling of whole clusters.
-
-    ``sums`` (C, S): each cluster's sums of S quantities; ``statistic`` maps totals (..., S) to (...,). No interval
-    for fewer than two clusters. ``counts`` from `resampled`, for many statistics of the same clusters.
-    """
-    value = float(statistic(sums.sum(axis=0)))
-    if np.isnan(value):
-        return Estimate(reason="not measured")
-    if len(sums) < 2:
-        return Estimate(value)
-    counts = resampled(len(sums)) if counts is None else counts
-    low, high = np.nanpercentile(statistic(product(counts.astype(np.float64), sums)), [2.5, 97.5])
-    return Estimate(value, float(low), float(high))
 
 
 def _distances(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:
@@ -229,7 +179,3 @@ def _closest_first(samples: NDArray[Any], demonstrated: NDArray[Any]) -> F64:
     best = _distances(samples[:, :, :1], demonstrated[:, :1]).argmin(axis=1)
     closest: F64 = np.asarray(samples, np.float64)[np.arange(len(best)), best, 0]
     return closest
-
-
-def _parts(row: F64, begins: I64) -> list[tuple[int, F64]]:
-    return [(int(b), part) for b, part in zip(begins, np.split(row, begins[1:]), strict=True)]

@@ -1,11 +1,11 @@
-"""Gain against headroom over cells: does the opportunity predict what selection gains? (paper, Fig. 1 and Sec. 4.2)
+"""The headroom relation: does headroom predict what selection gains? (paper, Fig. 1 and Sec. 4.2)
 
-Headroom and gain of one cell share pass@1, which alone correlates them; so next to the plain correlation stand the
-disjoint splits, where headroom comes from one half of a cell's starts and gain from the other. Whatever cannot be
-computed (fewer than three cells, no variation) is an `Estimate` of None with a reason. Below eight cells a correlation
-has a value and no interval: none that we know holds there.
+Headroom and gain of a cell both contain pass@1, which alone correlates them. Disjoint splits avoid this: there headroom
+comes from one half of a cell's starts and gain from the other. What cannot be computed (fewer than three cells, no
+variation) is an `Estimate` of None with a reason. Below eight cells a correlation has a value but no interval, because
+we know of none that holds there.
 
-`scipy.stats` takes most of a second to import, so it is imported by the functions that use it.
+`scipy.stats` takes most of a second to import, so the functions that use it import it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from besttake.core.arithmetic import product
-from besttake.core.headroom import F64
+from besttake.core.arithmetic import F64, product
 from besttake.core.select import pooled_auc
 from besttake.core.stats import Estimate
 
 _DRAWS = 2_000
 FEWEST = 8
-"""Cells from which on a correlation has an interval, and the relation a line."""
+"""A correlation has an interval, and the relation a line, from this many cells on."""
 
 
 @dataclass(frozen=True)
 class CellGains:
-    """One policy on one task group: per-start headroom (S,) and gain (S,), paired; NaN where a start is missing.
+    """One policy on one task group: headroom (S,) and selection gain (S,) of each start; NaN where a start is missing.
 
-    ``retrieval`` (S,) is what retrieval gains over the same starts, where it was run.
+    ``retrieval`` (S,) is the gain of retrieval at the same starts, where it was run.
     """
 
     policy: str
@@ -42,7 +41,7 @@ class CellGains:
 
 @dataclass(frozen=True)
 class Captures:
-    """gain / headroom over the ``cells`` that have headroom: mean, standard deviation and range."""
+    """Capture, gain / headroom, over the ``cells`` that have headroom: mean, standard deviation and range."""
 
     cells: int = 0
     mean: float | None = None
@@ -53,10 +52,10 @@ class Captures:
 
 @dataclass(frozen=True)
 class Across:
-    """What the paper reports over all cells beside the relation, every score read on ``window`` ("": each its own).
+    """What the paper reports over all cells besides the relation, with scores on ``window`` ("": each cell its own).
 
-    ``retrieval``: r of headroom with the gain of retrieval; ``auc``: of the scores of all ``takes`` of all policies
-    together, those without a valid score (``invalid``) left out.
+    ``retrieval``: r of headroom with the gain of retrieval. ``auc``: the AUC of the scores of all ``takes`` of all
+    policies together; takes without a valid score (``invalid``) are left out.
     """
 
     window: str
@@ -69,7 +68,7 @@ class Across:
 
 @dataclass(frozen=True)
 class FittedLine:
-    """Least-squares line of gain on headroom, and its 95 % bootstrap band at ``x`` for a figure."""
+    """The least-squares line of gain on headroom, and its 95 % bootstrap band at ``x`` for a figure."""
 
     slope: float
     intercept: float
@@ -80,7 +79,7 @@ class FittedLine:
 
 @dataclass(frozen=True)
 class Splits:
-    """r over random disjoint halves of the starts: mean and sd over the ``splits`` splits where it was defined."""
+    """r over random disjoint halves of the starts: mean and sd over the ``splits`` splits in which it is defined."""
 
     mean: float | None = None
     sd: float | None = None
@@ -90,7 +89,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class HeadroomRelation:
-    """The correlations of gain with headroom; their intervals resample cells and the starts within them."""
+    """Correlations of gain with headroom. Their intervals resample cells and the starts within them."""
 
     r: Estimate
     spearman: Estimate
@@ -101,7 +100,7 @@ class HeadroomRelation:
 
 
 def fit_line(x: ArrayLike, y: ArrayLike) -> FittedLine | None:
-    """Least-squares line over cells and its pointwise 95 % band; None for too few cells or equal headrooms."""
+    """The least-squares line over cells and its pointwise 95 % band; None for too few cells or equal headrooms."""
     a, b, _ = _pairs(x, y)
     if a.size < FEWEST or np.ptp(a) < 1e-12:
         return None
@@ -113,9 +112,9 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> FittedLine | None:
     xs, ys = a[index], b[index]
     dx = xs - xs.mean(axis=1, keepdims=True)
     spread = np.sum(dx**2, axis=1)
-    kept = spread > 1e-12
-    slopes = np.sum(dx * ys, axis=1)[kept] / spread[kept]
-    lines = ys.mean(axis=1)[kept, None] + slopes[:, None] * (grid - xs.mean(axis=1)[kept, None])
+    varied = spread > 1e-12
+    slopes = np.sum(dx * ys, axis=1)[varied] / spread[varied]
+    lines = ys.mean(axis=1)[varied, None] + slopes[:, None] * (grid - xs.mean(axis=1)[varied, None])
     low, high = np.percentile(lines, [2.5, 97.5], axis=0)
     return FittedLine(float(slope), float(intercept), grid.tolist(), low.tolist(), high.tolist())
 
@@ -123,33 +122,33 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> FittedLine | None:
 def pearson(cells: Sequence[CellGains], *, draws: int = _DRAWS) -> Estimate:
     """Pearson r with a percentile interval from resampled cells and, within each, resampled starts.
 
-    The noise of a cell is part of its place, which few starts make wide. docs/result.md has the measured coverage: 93 %
-    or more with 8 to 40 cells of 20 and 80 starts, where a BCa interval over cells alone covers 72 to 96 %.
+    Resampling starts accounts for the noise of a cell with few of them. With 8 to 40 cells of 20 and 80 starts the
+    interval covers 93 % or more, where a BCa interval over cells alone covers 72 to 96 % (docs/result.md).
     """
     return _nested(cells, lambda means: means, draws)
 
 
 def spearman(cells: Sequence[CellGains], *, draws: int = _DRAWS) -> Estimate:
-    """Spearman rho with an interval as that of `pearson`."""
+    """Spearman rho, with the same kind of interval as `pearson`."""
     from scipy.stats import rankdata
 
     return _nested(cells, lambda means: rankdata(means, axis=1), draws)
 
 
-def _nested(cells: Sequence[CellGains], places: Callable[[F64], F64], draws: int) -> Estimate:
-    """Pearson r of what ``places`` makes of the cells' means (draws, C).
+def _nested(cells: Sequence[CellGains], transform: Callable[[F64], F64], draws: int) -> Estimate:
+    """Pearson r of the cells' means (draws, C) after ``transform``.
 
-    Replicas are pulled towards 0 by resampled starts, so the interval is widened to hold the value.
+    Resampling starts pulls the replicas towards 0, so the interval is widened to include the value.
     """
     a, b, reason = _pairs(*_means(cells))
     if reason:
         return Estimate(n=a.size, reason=reason)
     from scipy.stats import pearsonr
 
-    value = float(pearsonr(places(a[None])[0], places(b[None])[0]).statistic)
+    value = float(pearsonr(transform(a[None])[0], transform(b[None])[0]).statistic)
     if a.size < FEWEST:
         return Estimate(value, None, None, a.size, f"fewer than {FEWEST} cells: no interval")
-    replicas = _rows_r(*map(places, _nested_means(cells, draws)))
+    replicas = _rows_r(*map(transform, _nested_means(cells, draws)))
     if np.isfinite(replicas).mean() < 0.5:
         return Estimate(value, None, None, a.size, "too few cells differ for an interval")
     low, high = np.nanpercentile(replicas, [2.5, 97.5])
@@ -201,7 +200,7 @@ def relate(cells: Sequence[CellGains]) -> HeadroomRelation:
 
 
 def captures(cells: Sequence[CellGains]) -> Captures:
-    """Which part of the headroom selection gains, cell by cell; cells without headroom have nothing to capture."""
+    """The part of the headroom that selection gains, over the cells that have headroom."""
     x, y = _means(cells)
     ratios = y[x > 1e-12] / x[x > 1e-12]
     if not ratios.size:
@@ -211,25 +210,25 @@ def captures(cells: Sequence[CellGains]) -> Captures:
 
 
 def retrieval_pearson(cells: Sequence[CellGains]) -> Estimate:
-    """r of headroom with what retrieval gains, over the cells where it was run; intervals as `pearson`."""
+    """r of headroom with the gain of retrieval, over the cells where it was run; the interval is that of `pearson`."""
     known = [replace(cell, gain=cell.retrieval) for cell in cells if cell.retrieval is not None]
     return pearson(known) if known else Estimate(reason="retrieval was not run")
 
 
 def across(cells: Sequence[CellGains], outcomes: Sequence[F64], scores: Sequence[F64], window: str) -> Across:
-    """`Across` of cells, whose takes are ``outcomes`` and ``scores``, (S, N) for each cell."""
-    widest = max((y.shape[1] for y in outcomes), default=1)
-    y, s = (np.concatenate([np.empty((0, widest)), *(padded(part, widest) for part in parts)])
-            for parts in (outcomes, scores))  # fmt: skip
+    """`Across` of ``cells``, whose takes have ``outcomes`` and ``scores``, (S, N) for each cell."""
+    y, s = stacked(outcomes), stacked(scores)
     valid = np.isfinite(y) & np.isfinite(s)
     auc = pooled_auc(y, s) if len(y) else Estimate(reason="no take has a score")
     invalid = int(np.sum(np.isfinite(y) & ~np.isfinite(s)))
     return Across(window, captures(cells), retrieval_pearson(cells), auc, int(valid.sum()), invalid)
 
 
-def padded(values: F64, columns: int) -> F64:
-    """Takes (S, N) with columns of NaN added, (S, columns)."""
-    return np.pad(values, ((0, 0), (0, columns - values.shape[1])), constant_values=np.nan)
+def stacked(arrays: Sequence[F64]) -> F64:
+    """The takes (S, N) of several cells as one array; cells with fewer seeds are filled up with NaN."""
+    columns = max((array.shape[1] for array in arrays), default=1)
+    rows = [np.pad(array, ((0, 0), (0, columns - array.shape[1])), constant_values=np.nan) for array in arrays]
+    return np.concatenate([np.empty((0, columns)), *rows])
 
 
 def _means(cells: Sequence[CellGains]) -> tuple[F64, F64]:
@@ -258,12 +257,10 @@ def _pairs(x: ArrayLike, y: ArrayLike) -> tuple[F64, F64, str]:
     return a, b, ""
 
 
-def _rows_r(a: NDArray[np.float64], b: NDArray[np.float64]) -> F64:
+def _rows_r(a: F64, b: F64) -> F64:
+    """Pearson r (n,) of each row of ``a`` and ``b`` (n, C); NaN where one does not vary."""
     a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
-    return _ratio(np.mean(a * b, axis=1), np.mean(a * a, axis=1), np.mean(b * b, axis=1))
-
-
-def _ratio(cross: F64, left: F64, right: F64) -> F64:
+    left, right = np.mean(a * a, axis=1), np.mean(b * b, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        r = cross / np.sqrt(np.maximum(left, 0) * np.maximum(right, 0))
+        r = np.mean(a * b, axis=1) / np.sqrt(left * right)
     return np.where((left > 1e-14) & (right > 1e-14), np.clip(r, -1, 1), np.nan)

@@ -1,14 +1,14 @@
-"""Which demonstrated chunk a sample starts from: event-schema retrieval (Sec. 3.4, S1-S3) and the warm start (Eq. 6).
+"""Event-schema retrieval (Sec. 3.4, S1-S3), which finds a demonstrated chunk, and the warm start from it (Eq. 6).
 
-The distance of a query and a candidate is a weighted mean over three modalities, image embedding, predicted chunk and
-state. Each modality is z-scored per dimension over the candidates (dimensions in which they do not differ are left
+The distance between a query and a candidate is a weighted mean over three modalities: image embedding, predicted chunk
+and state. Each modality is z-scored per dimension over the candidates (dimensions in which they do not differ are left
 out), and its distance is the root mean square of the z-differences, so that 1536 image dimensions and 8 state
-dimensions weigh alike. A modality that a query or the library lacks drops out, and the other weights share its part.
+dimensions count alike. A modality that the query or the library lacks is left out, and the others share its weight.
 
-`alike` and `closeness` are per-step re-ranking, which the paper compares episode-level selection against (Sec. 4.3).
-Of the candidate chunks of one replan the best is the one that is closest to a chunk demonstrated at one of the library
-frames most like the current observation: in root mean square over steps and action dimensions, each in units of its
-spread over the task's demonstrations.
+`alike` and `closeness` are for per-step re-ranking, with which the paper compares episode-level selection (Sec. 4.3).
+The best of the candidate chunks of one replan is the one closest to a chunk demonstrated at one of the library frames
+most like the current observation, in root mean square over steps and action dimensions, each in units of its spread
+over the task's demonstrations.
 """
 
 from __future__ import annotations
@@ -22,32 +22,34 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.search import F32, F64, I64, Bools, Rows, Space, Table, nominate
+from besttake.core.arithmetic import F32, F64, I64, Bools
+from besttake.core.search import Rows, Space, Table, nominate
 
 Rule = Literal["next", "current", "frame"]
 RULES: tuple[Rule, ...] = ("next", "current", "frame")
-# Up to so many numbers all candidates are compared at once. Queries, and rough distances, that are computed together.
+# Up to _PLAIN numbers, all candidates are compared directly. At most _QUERIES queries, and _ROUGH rough distances, are
+# computed together.
 _PLAIN, _QUERIES, _ROUGH = 1 << 17, 256, 1 << 24
 Part = Literal["image", "chunk", "state", "returns"]
 
 
 @dataclass(frozen=True)
 class RetrievalConfig:
-    """How to retrieve, and how a sample is started from it: ``prior * chunk + noise * eps``.
+    """How to retrieve a chunk, and how to start a sample from it: ``prior * chunk + noise * eps``.
 
     ``rule``: `next` matches the current event and returns the chunk of the event ``lead`` events later in the same
-    demonstration (of its last event, where fewer follow); `current` returns the matched event's own chunk; `frame`
-    matches any frame and returns the chunk that starts there.
+    demonstration (of its last event, if fewer follow); `current` returns the matched event's own chunk; `frame` matches
+    any frame and returns the chunk that starts there.
     ``weights``: of image, action and state.
-    ``noise``, ``prior``: weights of the policy's own noise, which the arm `cooled` shares, and of the chunk.
-    ``by_task``: the prior of single tasks, by name or instruction, where it is another one.
+    ``noise``, ``prior``: the weights of the policy's own noise, which the arm `cooled` shares, and of the chunk.
+    ``by_task``: priors of tasks, by name or instruction, that differ from ``prior``.
     ``onset_alignment``: the query is the take's state at the onset of its current event (`events.current`) instead of
-    now; whoever makes the query does this. (S1's "per-dimension whitening" needs no setting: the distance z-scores
-    every dimension, which undoes any scale and shift per dimension that came before.)
-    ``rerank``: the candidates nearest by image alone, this many, are compared by the full distance; 0: all are.
-    ``gripper_gating``: only candidates in the query's gripper phase, where there are any.
-    ``reliability``: a candidate's distance grows by this many times the distance between the chunk it would return and
-    the policy's own prediction; 0: it does not. It changes which candidate wins, never the prior.
+    its present state; the caller makes the query so. (S1's "per-dimension whitening" needs no setting: the distance
+    z-scores every dimension, which undoes any earlier scale and shift.)
+    ``rerank``: compare only this many candidates, those nearest by image alone, by the full distance; 0: all.
+    ``gripper_gating``: only candidates in the query's gripper phase, if there are any.
+    ``reliability``: add this many times the distance between the chunk that a candidate would return and the policy's
+    own prediction to the candidate's distance. It changes which candidate wins, never the prior.
     ``angle``: the turn, in degrees, that begins an event; None: as the library was built.
     """
 
@@ -78,21 +80,21 @@ class RetrievalConfig:
             raise ValueError(f"angle must lie between 0 and 180 degrees, not {self.angle}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON. ``angle`` and ``by_task`` are left out where they say nothing."""
+        """Plain values, for JSON, without an empty ``angle`` or ``by_task``."""
         values = {**asdict(self), "weights": list(self.weights), "by_task": dict(self.by_task)}
         return {k: v for k, v in values.items() if v is not None and v != {}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RetrievalConfig:
-        """The configuration whose `to_dict` this is."""
+        """The configuration that `to_dict` turned into ``values``."""
         first, second, third = values.get("weights", (1.0, 1.0, 1.0))
         by_task = tuple(sorted(dict(values.get("by_task", ())).items()))
         return cls(**{**values, "weights": (float(first), float(second), float(third)), "by_task": by_task})
 
     def changed(self, values: Mapping[str, Any]) -> RetrievalConfig:
-        """This configuration with other ``values``; a prior among them holds for every task."""
-        kept = {k: v for k, v in self.to_dict().items() if k != "by_task" or "prior" not in values}
-        return self.from_dict({**kept, **values})
+        """This configuration with other ``values``; a prior among them applies to every task."""
+        others = {k: v for k, v in self.to_dict().items() if k != "by_task" or "prior" not in values}
+        return self.from_dict({**others, **values})
 
     def prior_of(self, task: str) -> float:
         """The prior in ``task``."""
@@ -101,11 +103,11 @@ class RetrievalConfig:
 
 @dataclass(frozen=True)
 class Candidates:
-    """What can be matched, one row each: events for the rules `next` and `current`, frames for `frame`.
+    """The E rows that a query can match: events for the rules `next` and `current`, frames for `frame`.
 
     ``embeddings`` (E, d); ``chunks`` (E, horizon, action_dim) demonstrated from ``step`` (E,) of ``demo`` (E,) on;
-    ``states`` (E, s) or None; ``open`` (E,) gripper phase or None.
-    Tables may be arrays or `Rows`, which are read when they are needed.
+    ``states`` (E, s) or None; ``open`` (E,), whether the gripper is open, or None.
+    Tables may be arrays or `Rows`, which are read when needed.
     """
 
     embeddings: Table
@@ -118,10 +120,10 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Match:
-    """What was retrieved: ``chunk`` float32 (horizon, action_dim), demonstrated from ``step`` of ``demo`` on.
+    """A retrieved ``chunk``, float32 (horizon, action_dim), demonstrated from ``step`` of ``demo`` on.
 
-    ``candidate`` is the row that matched and ``matched_step`` its step. ``distance`` is what it won by, ``parts`` the
-    distance in each modality before weighting (NaN where one is missing).
+    ``candidate`` is the row that matched and ``matched_step`` its step. ``distance`` is its distance to the query,
+    ``parts`` the distance in each modality before weighting (NaN where one is missing).
     """
 
     demo: int
@@ -134,9 +136,9 @@ class Match:
 
 
 class Retriever:
-    """A candidate set (of one task) prepared for queries. Row b of a query depends on row b alone.
+    """Finds the nearest candidate of a task. Each row of a query is matched independently of the others.
 
-    ``prepare`` makes a space of the table of a part; retrievers of the same tables may share it.
+    ``prepare`` turns the table of a part into a `Space`; retrievers of the same tables may share spaces.
     """
 
     def __init__(
@@ -160,11 +162,10 @@ class Retriever:
     @cached_property
     def _returns(self) -> Space:
         """The chunks that candidates return."""
-        known, own = self.candidates, np.arange(len(self.target))
-        if np.array_equal(self.target, own):
+        if np.array_equal(self.target, np.arange(len(self.target))):
             return self._spaces[1]
-        returned = Rows(lambda rows: known.chunks[self.target[rows]], known.chunks.shape)
-        return self._prepare("returns", returned)
+        chunks = self.candidates.chunks
+        return self._prepare("returns", Rows(lambda rows: chunks[self.target[rows]], chunks.shape))
 
     def query(
         self,
@@ -174,10 +175,10 @@ class Retriever:
         phases: Sequence[bool | None] | None = None,
         exclude: Sequence[int | None] | None = None,
     ) -> list[Match]:
-        """The match of each row: ``embeddings`` (B, d), predicted ``chunks`` (B, horizon, action_dim), ``states``.
+        """The match of each row of ``embeddings`` (B, d), predicted ``chunks`` (B, horizon, action_dim) and ``states``.
 
-        ``phases`` (B,) whether the gripper is open, None where unknown. ``exclude`` (B,) a demonstration that must not
-        be matched (a held-out one). Ties go to the lowest candidate.
+        ``phases`` (B,): whether the gripper is open, None where unknown. ``exclude`` (B,): a held-out demonstration,
+        which must not be matched. Ties go to the lowest candidate.
         """
         count = len(embeddings)
         size = max(1, min(_QUERIES, _ROUGH // len(self.candidates.demo)))
@@ -199,19 +200,19 @@ class Retriever:
         return matches
 
     def random(self, rng: np.random.Generator) -> Match:
-        """The arm `shuffled`: what a candidate drawn uniformly would return, whatever the query."""
+        """For the arm `shuffled`: what a uniformly drawn candidate returns."""
         row = int(rng.integers(len(self.candidates.demo)))
         return self._match(row, np.nan, (np.nan,) * 3)
 
     def _allowed(self, phase: bool | None, exclude: int | None) -> Bools | None:
-        """Which candidates (E,) may match; None: all."""
-        known, allowed = self.candidates, None
+        """Which candidates (E,) may match; None for all."""
+        candidates, allowed = self.candidates, None
         if exclude is not None:
-            allowed = known.demo != exclude
+            allowed = candidates.demo != exclude
             if not allowed.any():
                 raise ValueError("every candidate is of the excluded demonstration")
-        if self.config.gripper_gating and phase is not None and known.open is not None:
-            same = known.open == phase
+        if self.config.gripper_gating and phase is not None and candidates.open is not None:
+            same = candidates.open == phase
             gated = same if allowed is None else allowed & same
             allowed = gated if gated.any() else allowed
         return allowed
@@ -220,19 +221,22 @@ class Retriever:
         """The match of each query: ``placed`` (B, k) on the axes of image, chunk, state and returned chunk, or None."""
         lows, unsure = self._lows(placed) if self._many else (None, np.full(len(allowed), inf))
         matches = []
-        for b, own in enumerate(allowed):
+        for b, mask in enumerate(allowed):
             query = [None if table is None else table[b] for table in placed]
-            rows = np.arange(len(self.target)) if own is None else np.flatnonzero(own)
+            rows = np.arange(len(self.target)) if mask is None else np.flatnonzero(mask)
             if lows is not None and unsure[b] < inf and self.config.rerank < len(rows):
-                low = lows[b] if own is None else np.where(own, lows[b], np.float32(inf))
+                low = lows[b] if mask is None else np.where(mask, lows[b], np.float32(inf))
                 rows = self._nominated(query, low, float(unsure[b]))
             matches.append(self._nearest(query, rows))
         return matches
 
     def _lows(self, placed: Sequence[F32 | None]) -> tuple[F32, F64]:
-        """Distances (B, E) at least, by image alone where these are ranked again, but for (B,): inf where unknown."""
+        """Lower bounds on the distances (B, E), and by how much they may be off (B,): inf where unknown.
+
+        With ``rerank`` they are the distances by image alone.
+        """
         tables = [table for table in placed if table is not None]
-        # Only of queries whose numbers are finite and so small that their squares are, too.
+        # Only queries whose numbers and their squares are finite have bounds.
         usual = np.logical_and.reduce([(np.abs(table) < 1e12).all(axis=1) for table in tables])
         lows = np.zeros((len(usual), len(self.target)), np.float32)
         unsure: F64 = np.where(usual, 0.0, inf)
@@ -247,7 +251,7 @@ class Retriever:
         return lows, unsure
 
     def _nominated(self, query: Sequence[F32 | None], low: F32, unsure: float) -> I64:
-        """The candidates, ascending, that may match, or that may be among those that are ranked again."""
+        """The candidates, ascending, that may match or, with ``rerank``, may be among those compared in full."""
         image = query[0]
         if self.config.rerank and image is not None:
             return nominate(low, unsure, lambda rows: self._spaces[0].distances(image, rows), self.config.rerank)
@@ -259,10 +263,10 @@ class Retriever:
         return weights if weights.sum() > 0 else np.array([1.0, 0.0, 0.0])
 
     def _distances(self, query: Sequence[F32 | None], rows: I64) -> tuple[F64, list[F64]]:
-        """The distances (n,) of one query and the candidates ``rows`` (n,), and those in each modality."""
+        """The distances (n,) between one query and the candidates ``rows`` (n,), and those in each modality."""
         parts = [
-            np.full(len(rows), np.nan) if space is None or own is None else space.distances(own, rows)
-            for space, own in zip(self._spaces, query[:3], strict=True)
+            np.full(len(rows), np.nan) if space is None or placed is None else space.distances(placed, rows)
+            for space, placed in zip(self._spaces, query[:3], strict=True)
         ]
         weights = self._weights([bool(np.isnan(part).any()) for part in parts])
         terms = [part * weight for part, weight in zip(parts, weights, strict=True) if weight > 0]
@@ -278,23 +282,23 @@ class Retriever:
             rows = rows[np.sort(np.argsort(near, kind="stable")[: self.config.rerank])]
         distance, parts = self._distances(query, rows)
         win = int(np.argmin(distance))
-        own = (float(parts[0][win]), float(parts[1][win]), float(parts[2][win]))
-        return self._match(int(rows[win]), float(distance[win]), own)
+        modalities = (float(parts[0][win]), float(parts[1][win]), float(parts[2][win]))
+        return self._match(int(rows[win]), float(distance[win]), modalities)
 
     def _match(self, row: int, distance: float, parts: tuple[float, float, float]) -> Match:
-        known, target = self.candidates, int(self.target[row])
-        steps = int(known.step[row]), int(known.step[target])
-        return Match(int(known.demo[row]), row, *steps, known.chunks[target], distance, parts)
+        candidates, target = self.candidates, int(self.target[row])
+        steps = int(candidates.step[row]), int(candidates.step[target])
+        return Match(int(candidates.demo[row]), row, *steps, candidates.chunks[target], distance, parts)
 
 
 def targets(demo: I64, step: I64, config: RetrievalConfig) -> I64:
     """The row (E,) whose chunk each candidate returns: its own, or of the event ``lead`` later in its demonstration."""
-    own = np.arange(len(demo))
+    rows = np.arange(len(demo))
     if config.rule != "next":
-        return own
+        return rows
     order = np.lexsort((step, demo))
-    place = np.empty_like(own)
-    place[order] = own
+    place = np.empty_like(rows)
+    place[order] = rows
     last = np.searchsorted(demo[order], demo, side="right") - 1
     ahead: I64 = order[np.minimum(place + config.lead, last)]
     return ahead
@@ -317,8 +321,8 @@ def closeness(chunks: NDArray[Any], shown: NDArray[Any], scale: NDArray[Any]) ->
 def warm_start(eps: F32, noise: float, prior: float = 0.0, chunk: F32 | None = None) -> F32:
     """``a_init = prior * chunk + noise * eps``, in the policy's own space and of the shape of ``eps``.
 
-    Eq. 6 is prior alpha and noise 1 - alpha. Without a chunk, or with prior 0, it is the arm `cooled`; with noise 1
-    besides, it is ``eps`` itself.
+    Eq. 6 is prior alpha and noise 1 - alpha. Without a chunk, or with prior 0, this is the arm `cooled`; with noise 1
+    as well, it is ``eps``.
     """
-    calmer: F32 = eps if noise == 1 else np.float32(noise) * eps
-    return calmer if chunk is None or prior == 0 else calmer + np.float32(prior) * chunk
+    cooled: F32 = eps if noise == 1 else np.float32(noise) * eps
+    return cooled if chunk is None or prior == 0 else cooled + np.float32(prior) * chunk

@@ -1,4 +1,4 @@
-"""How close a take stays to the demonstrations: the manifold score (Eq. 4), coverage, and their windows."""
+"""How close a take stays to the demonstrations: the manifold score (Eq. 4), coverage, and windows of a take."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.arithmetic import rough_product
-from besttake.core.search import F32, F64, FRAMES, I64, QUERIES, Bools, Index, Trace, Winners, lengths, rounding, usable
+from besttake.core.arithmetic import F32, F64, I64, Bools, rough_product
+from besttake.core.search import FRAMES, QUERIES, Index, Trace, Winners, lengths, rounding, usable
 
 
 def manifold(trace: Trace, window: Bools | None = None) -> float:
-    """Eq. 4: the mean of a take's best cosines over the frames of ``window`` (T,), all frames by default.
+    """Eq. 4: the mean over the frames of ``window`` (T,), by default all, of the highest cosine to a library frame.
 
     NaN, an invalid score, for a take without frames in the window or with an embedding that is not finite.
     """
@@ -24,31 +24,31 @@ def manifold(trace: Trace, window: Bools | None = None) -> float:
 
 
 def coverage(trace: Trace, visited: float, window: Bools | None = None) -> float:
-    """`manifold` plus the best demonstration's visited fraction, later frames weighing more.
+    """`manifold` plus the visited fraction of the best demonstration, in which later frames weigh more.
 
-    ``s = mean_t max_f S[t, f] + max_j (sum_l l * max_t S[t, j, l]) / sum_l l``, l = 1..L_j counting the frames of demo
-    j in order. The second term is the ``visited`` fraction that `cover` gives for the frames of ``window``. Compare
-    takes on windows of equal length only.
+    ``s = mean_t max_f S[t, f] + max_j (sum_l l * max_t S[t, j, l]) / sum_l l``, where l = 1..L_j counts the frames of
+    demonstration j in order. The second term is ``visited``, from `cover` for the frames of ``window``. Only compare
+    takes on windows of equal length.
     """
     return manifold(trace, window) + visited
 
 
 def window_until(steps: NDArray[Any], end: int) -> Bools:
-    """The frames (T,) seen at ``steps`` up to and with ``end``.
+    """Which frames (T,) were seen at ``steps`` up to and including ``end``.
 
     ``end`` is the number of steps until the episode ended (window `episode`), of the whole fixed horizon (`full`), or
-    until the first of the takes being compared ended (`common`).
+    until the first of the compared takes ended (`common`).
     """
     return np.asarray(steps) <= end
 
 
 @dataclass(frozen=True)
 class Demos:
-    """Whose the F frames of a library are.
+    """Which of J demonstrations each of the F frames of a library belongs to.
 
-    ``order`` (F,) sorts them by demonstration and step, and ``starts`` (J + 1,) says where each begins there, and the
-    last ends. ``owner`` (F,) is the demonstration 0..J-1 of each frame of the library, ``weight`` (F,) its place l =
-    1..L_j in the demonstration over the sum of them.
+    ``owner`` (F,) is the demonstration 0..J-1 of each frame, ``weight`` (F,) its place l = 1..L_j in the demonstration
+    divided by the sum of these. ``order`` (F,) sorts the frames by demonstration and step, and ``starts`` (J + 1,)
+    tells where each demonstration begins in that order, and where the last one ends.
     """
 
     order: I64
@@ -58,7 +58,7 @@ class Demos:
 
     @classmethod
     def of(cls, demo: I64, step: NDArray[Any]) -> Demos:
-        """From the demonstration and the step (F,) of each frame."""
+        """Group frames by the demonstration ``demo`` and ``step`` (F,) of each."""
         order = np.lexsort((step, demo))
         starts = np.r_[np.flatnonzero(np.r_[True, np.diff(demo[order]) != 0]), len(order)]
         lengths = np.diff(starts)
@@ -69,11 +69,11 @@ class Demos:
         return cls(order, starts, owner, weight)
 
     def frames(self, demo: int) -> I64:
-        """The frames (L,) of a demonstration, in order."""
+        """The rows (L,) of a demonstration's frames, in order."""
         return self.order[self.starts[demo] : self.starts[demo + 1]]
 
     def add(self, visited: F32, first: int, fractions: F64) -> None:
-        """Add to ``fractions`` (S, J) what ``visited`` (S, n) of the library's frames from ``first`` on is worth."""
+        """Add the weighted cosines ``visited`` (S, n) of library frames from ``first`` on to ``fractions`` (S, J)."""
         owner = self.owner[first : first + visited.shape[1]]
         order = np.argsort(owner, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(owner[order]) != 0])
@@ -86,43 +86,43 @@ def cover(
 ) -> list[tuple[Trace, F64]]:
     """`Index.nearest` of every take (T, d), and the fraction of the best demonstration that its first frames visited.
 
-    ``fractions[w] = max_j (sum_l l * max_{t < counts[w]} S[t, j, l]) / sum_l l`` for each take's own ``counts`` (W,),
+    ``fractions[w] = max_j (sum_l l * max_{t < counts[w]} S[t, j, l]) / sum_l l`` with the ``counts`` (W,) of each take;
     NaN where there are no such frames or one is not finite.
     """
-    return [_covered(index, index.rows(take), own, demos) for take, own in zip(takes, counts, strict=True)]
+    return [_covered(index, index.rows(take), ends, demos) for take, ends in zip(takes, counts, strict=True)]
 
 
 def _covered(index: Index, rows: F32, counts: Sequence[int], demos: Demos) -> tuple[Trace, F64]:
-    """`cover` of a single take. One product per block serves the trace (its rows) and the fractions (its columns)."""
+    """`cover` of one take. Each block's product serves the trace, by its rows, and the fractions, by its columns."""
     broken = np.logical_not(usable(rows))
     ends = sorted({count for count in counts if 0 < count <= np.argmax(np.r_[broken, True])})
     rows = np.where(broken[:, None], np.float32(0), rows)
     blocks = [slice(first, first + QUERIES) for first in range(0, len(rows), QUERIES)]
     winners = [Winners(rows[block], index.library, index.longest) for block in blocks]
-    about = np.zeros((len(ends), len(demos.starts) - 1))
+    rough = np.zeros((len(ends), len(demos.starts) - 1))
     for start in range(0, len(index.library), FRAMES):
         part = index.library[start : start + FRAMES]
         visited = np.full((len(ends), len(part)), -np.inf, np.float32)
-        for block, own in zip(blocks, winners, strict=True):
+        for block, nearest in zip(blocks, winners, strict=True):
             products = rough_product(rows[block], part.T)
-            own.offer(products, start)
+            nearest.offer(products, start)
             for seen, (begin, end) in zip(visited, pairwise((0, *ends)), strict=True):
                 few = products[max(begin - block.start, 0) : max(end - block.start, 0)]
                 np.maximum(seen, few.max(axis=0, initial=-np.inf), out=seen)
-        demos.add(np.maximum.accumulate(visited, axis=0), start, about)
+        demos.add(np.maximum.accumulate(visited, axis=0), start, rough)
     best, frame = np.full(len(rows), np.nan), np.full(len(rows), -1, np.int64)
-    for block, own in zip(blocks, winners, strict=True):
-        best[block], frame[block] = own.settle()
+    for block, nearest in zip(blocks, winners, strict=True):
+        best[block], frame[block] = nearest.settle()
     best[broken], frame[broken] = np.nan, -1
     slack, fraction = 2 * float(rounding(rows, index.longest).max(initial=0.0)), dict[int, float]()
-    for end, rough in zip(ends, about, strict=True):
-        likely = np.flatnonzero(rough >= rough.max() - slack).tolist()
+    for end, sums in zip(ends, rough, strict=True):
+        likely = np.flatnonzero(sums >= sums.max() - slack).tolist()
         fraction[end] = max(_visited(index, rows[:end], demos.frames(j)) for j in likely)
     return Trace(best.astype(np.float32), frame), np.array([fraction.get(count, np.nan) for count in counts])
 
 
 def _visited(index: Index, rows: F32, frames: I64) -> float:
-    """The fraction of the demonstration with ``frames`` (L,), in order, that ``rows`` visit, exactly."""
+    """The exact fraction of the demonstration with ``frames`` (L,), in order, that ``rows`` visit."""
     length = float(lengths(rows).max())
     visited = np.empty(len(frames), np.float32)
     for first in range(0, len(frames), FRAMES):

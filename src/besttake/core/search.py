@@ -1,10 +1,10 @@
 """Nearest neighbours, exactly: which library frame each frame of a take is most like, and which candidate is nearest.
 
-Scores ask for the highest cosine of every frame of a take (`Index`, Eq. 4), retrieval for the candidate with the least
-distance in z-scored features (`Space`, `nominate`). Both work in the same two steps. A product in float32, block by
-block so that a memory-mapped library need not fit into memory, only nominates: whatever it cannot rule out, with all
-that rounding can do to it, is compared again in float64, pair by pair, ties going to the lowest row. What is found
-therefore depends on the vectors alone, and not on the CPU, the threads, the batch or the blocks.
+Scores need the highest cosine of every frame of a take (`Index`, Eq. 4), retrieval the candidate with the smallest
+distance in z-scored features (`Space`, `nominate`). Both searches take two steps. A float32 product nominates: it runs
+block by block, so that a memory-mapped library need not fit into memory, and keeps everything that rounding does not
+rule out. What is left is compared in float64, pair by pair, with ties to the lowest row. The result therefore depends
+on the vectors alone, and not on the CPU, the threads, the batch or the blocks.
 """
 
 from __future__ import annotations
@@ -18,26 +18,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.arithmetic import rough_product
+from besttake.core.arithmetic import F32, F64, I64, Bools, rough_product
 
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
-I64 = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-# Rows of takes and frames of the library in one product; rows and pairs that are looked at together.
+# Rows of takes and frames of the library in one product; rows and pairs that are compared together.
 QUERIES, FRAMES, _ROWS, _PAIRS = 1024, 4096, 64, 64
 _PENDING = 1 << 16
-# Numbers of one block of candidates, and up to how many z-scored candidates are kept instead of made when needed.
+# Numbers in one block of candidates, and numbers up to which z-scored candidates are stored.
 _BLOCK = _STORED = 1 << 21
-# The unit of float32, its smallest number, and lengths of vectors whose products stay far from its ends.
+# The unit roundoff of float32, its smallest number, and the longest vectors whose products stay within its range.
 _UNIT, _TINIEST, _LONGEST = 2.0**-24, 2.0**-149, 1e18
 _SMALLEST, _LARGEST = 1e-20, 1e30
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Per frame of a take: ``best`` float32 (T,), the highest cosine, and ``frame`` int64 (T,), whose it is.
+    """For each frame of a take, the highest cosine ``best``, float32 (T,), and its library ``frame``, int64 (T,).
 
     Where the take's embedding is not finite, ``best`` is NaN and ``frame`` is -1.
     """
@@ -60,7 +55,7 @@ class Index:
         if frames.ndim != 2 or frames.shape[0] == 0:
             raise ValueError("a library to search needs at least one frame")
         longest = max(lengths(frames[i : i + FRAMES]).max() for i in range(0, len(frames), FRAMES))
-        if not longest <= _LONGEST:  # nor where it is not a number
+        if not longest <= _LONGEST:  # also if it is NaN
             raise ValueError("a library to search must be finite")
         return cls(frames, float(longest))
 
@@ -88,7 +83,7 @@ class Index:
 
 
 class Winners:
-    """The best frame so far of each query (Q, d) in a library with rows up to ``longest``."""
+    """The best frame so far of each query (Q, d), in a library whose rows have lengths up to ``longest``."""
 
     def __init__(self, queries: F32, library: F32, longest: float) -> None:
         self._queries, self._library = queries, library
@@ -99,7 +94,7 @@ class Winners:
         self._pending: list[tuple[I64, I64, F32]] = []
 
     def offer(self, products: F32, start: int) -> None:
-        """Nominate by rough products (Q, n) with the library's frames from ``start`` on."""
+        """Nominate frames by rough products (Q, n) with the library's frames from ``start`` on."""
         for first in range(0, len(products), _ROWS):
             block, highest = products[first : first + _ROWS], self._highest[first : first + _ROWS]
             np.maximum(highest, block.max(axis=1), out=highest)
@@ -116,7 +111,7 @@ class Winners:
             self._pending.clear()
             near = rough >= (self._highest - self._slack)[row]
             row, frame = row[near], frame[near]
-            exact = self._compared(row, frame)
+            exact = self._products(row, frame)
             order = np.lexsort((frame, -exact, row))
             lead = order[np.diff(row[order], prepend=-1) != 0]
             row, frame, exact = row[lead], frame[lead], exact[lead]
@@ -124,7 +119,7 @@ class Winners:
             self._best[row[wins]], self._frame[row[wins]] = exact[wins], frame[wins]
         return self._best, self._frame
 
-    def _compared(self, row: I64, frame: I64) -> F64:
+    def _products(self, row: I64, frame: I64) -> F64:
         exact = np.empty(len(row))
         left, right = np.empty((2, min(_PAIRS, len(row)), self._queries.shape[1]))
         for first in range(0, len(row), _PAIRS):
@@ -136,13 +131,13 @@ class Winners:
 
 
 def usable(rows: F32) -> Bools:
-    """Which of ``rows`` (Q, d) are finite, and so short that their products are, too."""
+    """Which of ``rows`` (Q, d) are finite and short enough for finite products."""
     within: Bools = lengths(rows) <= _LONGEST
     return within
 
 
 def rounding(rows: F32, longest: float) -> F64:
-    """By how much a float32 product of each of ``rows`` (Q, d) with a vector up to ``longest`` may be off."""
+    """The largest error (Q,) of a float32 product of ``rows`` (Q, d) with a vector of length up to ``longest``."""
     width = rows.shape[1]
     off: F64 = (width + 8) * (_UNIT * longest * lengths(rows) + _TINIEST)
     return off
@@ -150,7 +145,7 @@ def rounding(rows: F32, longest: float) -> F64:
 
 @dataclass(frozen=True)
 class Rows:
-    """A table (E, ...) whose rows are read when they are asked for, by ``read(rows)``."""
+    """A table (E, ...) whose rows are read on demand, by ``read(rows)``."""
 
     read: Callable[[I64], NDArray[Any]]
     shape: tuple[int, ...]
@@ -173,24 +168,24 @@ Table = NDArray[Any] | Rows
 
 
 class Space:
-    """A modality of E candidates: ``values`` (E, ...) on z-scored axes, those in which they do not differ left out.
+    """One modality of E candidates: ``values`` (E, ...) on z-scored axes, without those in which they do not differ.
 
-    The distance of a query and a candidate is the root mean square of their float32 z-differences, summed in float64 in
-    the order of the axes.
+    The distance between a query and a candidate is the root mean square of their float32 z-differences, summed in
+    float64 in the order of the axes.
     """
 
     def __init__(self, values: Table) -> None:
         few = prod(values.shape) <= _STORED
         self._values: Table = np.asarray(values) if few else values
         self._mean, spread, largest = _moments(self._values)
-        # What varies by rounding only would otherwise be blown up to unit variance.
+        # Axes that vary only by rounding would otherwise be scaled up to unit variance.
         self._keep = np.flatnonzero(spread > 1e-6 * max(largest, 1e-6))
         self._scale, self.axes = spread[self._keep], len(self._keep)
-        # In the order of memory in which `_rms` adds them up.
+        # Fortran order is the order in which `_rms` sums.
         self._stored = np.asfortranarray(self.place(self._values)) if few else None
 
     def place(self, values: Table) -> F32:
-        """Queries or candidates (n, ...) on the axes (n, k)."""
+        """Queries or candidates (n, ...) z-scored on the axes, (n, k)."""
         flat = np.asarray(values).reshape(len(values), -1)
         inside = flat if self.axes == len(self._mean) else flat.take(self._keep, axis=1)
         centred: F64 = np.subtract(inside, self._mean[self._keep], dtype=np.float64)
@@ -198,10 +193,10 @@ class Space:
         return centred.astype(np.float32)
 
     def distances(self, placed: F32, rows: I64) -> F64:
-        """The distances (n,) of one query (k,), ``placed``, and the candidates ``rows`` (n,), ascending."""
+        """The distances (n,) between one ``placed`` query (k,) and the candidates ``rows`` (n,), ascending."""
         if not self.axes:
             return np.zeros(len(rows))
-        if self._stored is not None:  # as many distinct rows as there are means all of them: no copy
+        if self._stored is not None:  # rows are distinct: as many as there are means all of them, without a copy
             return _rms((self._stored if len(rows) == len(self._stored) else self._stored[rows]) - placed)
         size = max(1, _BLOCK // self.axes)
         parts = [rows[first : first + size] for first in range(0, len(rows), size)]
@@ -217,24 +212,24 @@ class Space:
         return squares, float(np.sqrt(squares.max())), longest
 
     def add_lows(self, placed: F32, weight: float, lows: F32) -> F64:
-        """Add to ``lows`` (B, E) what ``weight`` times the distances of queries (B, k) are at least, but for (B,).
+        """Add lower bounds on ``weight`` times the distances of queries (B, k) to ``lows`` (B, E).
 
-        ``|z - q|^2 = |z|^2 - 2 z.q + |q|^2``, and z.q is a product of the candidate as it is with the query over the
-        scale. Where numbers would leave float32 nothing is added.
+        Returns by how much the bounds may be off (B,). ``|z - q|^2 = |z|^2 - 2 z.q + |q|^2``, and z.q is the product of
+        the raw candidate and the query divided by the scale. Nothing is added if numbers would leave float32.
         """
         squares, far, longest = self._sizes
         scaled, width = np.zeros((len(placed), len(self._mean))), len(self._mean)
         scaled[:, self._keep] = placed / self._scale
-        own = lengths(placed)[:, None]
-        reach, long = own + far, lengths(scaled)[:, None] * longest
+        query = lengths(placed)[:, None]
+        reach, long = query + far, lengths(scaled)[:, None] * longest
         factor = weight**2 / max(1, self.axes)
         fits = max(longest, factor * reach.max() ** 2, factor * long.max()) < _LARGEST
         if factor < _SMALLEST or reach.max() > 1e12 or not fits:
             return np.zeros(len(placed))
-        lost = _TINIEST * np.sqrt(width) * longest / factor  # of `factors`, where scales are huge
+        lost = _TINIEST * np.sqrt(width) * longest / factor  # underflow of `factors` where scales are huge
         slack = 8 * _UNIT * (width + 8) * long + 16 * _UNIT * reach**2 + lost
         factors = (-2 * factor * scaled).astype(np.float32)
-        per_query = (factor * (own**2 + 2 * (scaled * self._mean).sum(axis=1)[:, None] - slack)).astype(np.float32)
+        per_query = (factor * (query**2 + 2 * (scaled * self._mean).sum(axis=1)[:, None] - slack)).astype(np.float32)
         per_row = (factor * squares).astype(np.float32)
         for first, flat in _blocks(self._values, len(placed)):
             rough = rough_product(factors, flat.astype(np.float32, copy=False).T)
@@ -248,11 +243,11 @@ class Space:
 def nominate(low: F32, unsure: float, distances: Callable[[I64], F64], count: int) -> I64:
     """The candidates, ascending, that may be among the ``count`` nearest to a query.
 
-    ``low`` (E,): their distances are at least that, but for ``unsure`` and rounding; inf: not a candidate.
+    ``low`` (E,) are lower bounds on their distances, up to ``unsure`` and rounding; inf for what is no candidate.
     """
     likely = np.sort(np.argpartition(low, count - 1)[:count])
     reached = float(distances(likely).max())
-    # More than sums and roots in float32 can be off, and than squares can lose below the smallest float32.
+    # The margins exceed the error of float32 sums and roots, and what squares lose below the smallest float32.
     return np.flatnonzero(low <= np.float32(min((reached + unsure) * (1 + 2.0**-18) + 1e-20, 3e38)))
 
 
@@ -263,9 +258,9 @@ def lengths(rows: NDArray[Any]) -> F64:
 
 
 def _rms(gap: F32) -> F64:
-    """The root mean square of each row (n, k) of ``gap``, which is overwritten; squares are added one after the other.
+    """The root mean square of each row (n, k) of ``gap``, which is overwritten; squares are summed one by one.
 
-    In this order of memory numpy does so for several rows; a single one it would add up in pairs.
+    In this memory order numpy sums several rows so; a single row, which it would sum pairwise, is therefore doubled.
     """
     apart = gap if len(gap) != 1 else np.repeat(gap, 2, axis=0)
     np.multiply(apart, apart, out=apart)
@@ -275,7 +270,7 @@ def _rms(gap: F32) -> F64:
 
 
 def _blocks(values: Table, columns: int = 1) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The rows of ``values`` (E, ...) in blocks (n, w), each with its first row; n * ``columns`` is bounded, too."""
+    """The rows of ``values`` (E, ...) in blocks (n, w), each with its first row; n * ``columns`` is bounded as well."""
     size = max(1, _BLOCK // max(1, columns, prod(values.shape[1:])))
     for first in range(0, len(values), size):
         part = np.asarray(values[first : first + size])
@@ -283,10 +278,10 @@ def _blocks(values: Table, columns: int = 1) -> Iterator[tuple[int, NDArray[Any]
 
 
 def _moments(values: Table) -> tuple[F64, F64, float]:
-    """``mean`` and ``std`` over the rows as numpy has them of the whole array, to the last bit, and the largest size.
+    """numpy's ``mean`` and ``std`` over the rows, to the last bit, and the largest absolute value, block by block.
 
-    Numpy adds up rows one after the other, so that a sum can be begun with that of the rows before; only those of a
-    single column are added in pairs.
+    numpy sums rows one by one, so a block can start with the sum of the blocks before. Only a single column is summed
+    pairwise.
     """
     width = prod(values.shape[1:])
     if width == 1:

@@ -1,16 +1,16 @@
-"""Choosing one take per start by a score (Eq. 5), its controls, retrying by the score, and how well the score ranks.
+"""Selection of one take per start by a score (Eq. 5), its controls, retrying by the score, and the AUC of the score.
 
-A selector is an array of scores (S, N), higher is better, NaN or infinite where a take has no valid score. Within a
-start takes are ordered by score, ties to the lowest seed, takes without a valid score last; the choice among any
-subset of takes is the first of it in that order. `shortest` is the same with ``-lengths`` as the score; `random` is
-its exact expectation, which is pass@1; `oracle` is pass@n.
+A selector is an array of scores (S, N), higher is better, NaN or infinite where a take has no valid score. The takes of
+a start are ordered by score, ties to the lowest seed, takes without a valid score last. The choice among any subset of
+takes is the first in that order. `shortest` uses ``-lengths`` as the score; `random` is the exact expectation of a
+random choice, pass@1; `oracle` is pass@n.
 
-Instead of picking the best of n one may `retry` until the score of a take passes a threshold, at most n times. With a
-threshold that no take passes it is the best of n, with one that all pass it is a single take; between them it stops
-early where the first takes look good. Takes come in random order, and every number is exact over all orders. When none
-of n takes passes, the one with the highest score is kept.
+Instead of picking the best of n takes, one may `retry` until the score of a take passes a threshold, at most n times;
+if none passes, the take with the highest score is kept. With a threshold that no take passes this is the best of n,
+with one that every take passes a single take. Takes come in random order, and every number is exact over all orders.
 
-A score ranks takes with an AUC within starts (the real problem) and pooled over all takes (the paper's).
+The AUC of a score is computed within starts (the problem that a selector solves) and pooled over all takes (the
+paper's).
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from besttake.core.arithmetic import product
-from besttake.core.headroom import F64, as_outcomes, chance_of_none, mean, start_headroom, start_pass_at_k, width
+from besttake.core.arithmetic import F64, I64, Bools, product
+from besttake.core.headroom import as_outcomes, chance_of_none, mean, start_headroom, start_pass_at_k, width
 from besttake.core.stats import Estimate, mean_interval, unit_scale
 
 RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Thresholds are tried that this fraction of the takes passes."""
+"""The thresholds tried are those that these fractions of the takes pass."""
 KEEPS = 0.9
-"""The chosen threshold keeps this part of the best gain that any keeps, with as few takes as that allows."""
+"""The chosen threshold keeps this fraction of the best gain of any threshold, with as few takes as possible."""
 
 
 @dataclass(frozen=True)
 class Picks:
-    """``index`` (S,): the chosen seed column, -1 where a start has no take.
+    """The chosen seed columns ``index`` (S,), -1 where a start has no take.
 
-    ``invalid``: takes that exist but have no valid score; ``blind``: starts where no take has one, so that the
-    lowest seed was kept.
+    ``invalid`` is the number of takes without a valid score, ``blind`` that of starts in which no take has one, so that
+    the lowest seed is kept.
     """
 
-    index: NDArray[np.int64]
+    index: I64
     invalid: int
     blind: int
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What keeping one of n takes per start achieves: success (S,) and gain over pass@1, G_i (S,), of each start."""
+    """The result of keeping one of n takes per start: success (S,) and gain over pass@1, G_i (S,), of each start."""
 
     n: int
     successes: F64
@@ -63,8 +63,8 @@ class Selection:
         return mean(self.gains)
 
 
-def order(scores: ArrayLike, outcomes: ArrayLike) -> NDArray[np.int64]:
-    """Seed columns (S, N) of each start from first to last choice; takes that do not exist stand at the end."""
+def order(scores: ArrayLike, outcomes: ArrayLike) -> I64:
+    """Seed columns (S, N) of each start from first to last choice; takes that do not exist come last."""
     taken = np.isfinite(as_outcomes(outcomes))
     values = _scores(scores, taken)
     valid = np.isfinite(values)
@@ -86,7 +86,7 @@ def pick(scores: ArrayLike, outcomes: ArrayLike) -> Picks:
 
 
 def rank_weights(k: int, n: int) -> F64:
-    """Chance (k,) that the r-th best of k takes is the best of a random n of them: C(k - r, n - 1) / C(k, n)."""
+    """w_r (k,): the chance that the r-th best of k takes is the best of n random ones, C(k - r, n - 1) / C(k, n)."""
     if not 1 <= n <= k:
         raise ValueError(f"cannot choose among {n} of {k} takes")
     r = np.arange(1, k + 1)
@@ -102,7 +102,7 @@ def start_selected(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None)
     success = np.full(len(array), np.nan)
     for k in np.unique(takes[takes > 0]):
         rows, size = takes == k, min(n, int(k))
-        # With n = k the choice is one take: read it off, so that no rounding enters.
+        # With n = k the choice is a single take, whose outcome is read without rounding.
         weights = rank_weights(int(k), size)[:, None]
         success[rows] = ranked[rows, 0] if size == k else product(ranked[rows, :k], weights)[:, 0]
     return success
@@ -114,7 +114,7 @@ def start_gain(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> 
 
 
 def select(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> Selection:
-    """A selector by score on one cell."""
+    """Select one of n takes of each start by score."""
     array = as_outcomes(outcomes)
     n = width(array, n)
     successes = start_selected(array, scores, n)
@@ -127,7 +127,7 @@ def shortest(outcomes: ArrayLike, lengths: ArrayLike, n: int | None = None) -> S
 
 
 def random(outcomes: ArrayLike, n: int | None = None) -> Selection:
-    """The control that keeps any take, by its exact expectation: pass@1, gain 0."""
+    """The control that keeps a random take, by its exact expectation: pass@1, gain 0."""
     base = start_pass_at_k(outcomes, 1)
     return Selection(width(outcomes, n), base, base - base)
 
@@ -139,10 +139,10 @@ def oracle(outcomes: ArrayLike, n: int | None = None) -> Selection:
 
 
 def follows_length(outcomes: ArrayLike, scores: ArrayLike, lengths: ArrayLike, *, pairs: int = 10) -> bool:
-    """Whether a score is little but the length of a take: of two takes of a start that ended alike, the shorter one
-    scores higher 19 times in 20. Length gives outcomes away, so takes that ended differently cannot tell.
+    """Whether a score is hardly more than the length of a take.
 
-    False where there are fewer than ``pairs`` such pairs.
+    It is if, of two takes of a start with the same outcome, the shorter one scores higher 19 times in 20. Takes with
+    different outcomes tell nothing, because length gives outcomes away. False if there are fewer than ``pairs`` pairs.
     """
     y, s, steps = (np.asarray(part, dtype=np.float64) for part in (outcomes, scores, lengths))
     alike = (y[:, :, None] == y[:, None, :]) & np.isfinite(s)[:, :, None] & np.isfinite(s)[:, None, :]
@@ -153,7 +153,7 @@ def follows_length(outcomes: ArrayLike, scores: ArrayLike, lengths: ArrayLike, *
 
 
 def silent(outcomes: ArrayLike, scores: ArrayLike) -> bool:
-    """Whether a score tells no two takes of any start apart, so that the order of the seeds is all that it picks by."""
+    """Whether a score is equal for all takes of every start, so that it picks by the order of the seeds alone."""
     values = np.where(np.isfinite(np.asarray(outcomes, dtype=np.float64)), np.asarray(scores, dtype=np.float64), np.nan)
     valid = np.isfinite(values)
     highest, lowest = np.where(valid, values, -np.inf).max(axis=1), np.where(valid, values, np.inf).min(axis=1)
@@ -161,11 +161,11 @@ def silent(outcomes: ArrayLike, scores: ArrayLike) -> bool:
 
 
 def selection_curve(outcomes: ArrayLike, scores: ArrayLike) -> F64:
-    """Success of the selector (N,) with 1, 2, .. N takes per start, each averaged over all subsets."""
+    """Success of the selector (N,) with 1, 2, ... N takes per start, averaged over all subsets."""
     return np.array([mean(start_selected(outcomes, scores, k)) for k in range(1, width(outcomes, None) + 1)])
 
 
-def _scores(scores: ArrayLike, taken: NDArray[np.bool_]) -> F64:
+def _scores(scores: ArrayLike, taken: Bools) -> F64:
     values = np.asarray(scores, dtype=np.float64)
     if values.shape != taken.shape:
         raise ValueError(f"scores have shape {values.shape}, outcomes {taken.shape}")
@@ -174,7 +174,7 @@ def _scores(scores: ArrayLike, taken: NDArray[np.bool_]) -> F64:
 
 @dataclass(frozen=True)
 class Retried:
-    """``success`` (S,) of the take that is kept, and the expected number of ``takes`` (S,), of each start."""
+    """The ``success`` (S,) of the kept take of each start, and the expected number of ``takes`` (S,)."""
 
     success: F64
     takes: F64
@@ -183,31 +183,31 @@ class Retried:
 def retry(outcomes: ArrayLike, scores: ArrayLike, threshold: ArrayLike, n: int | None = None) -> Retried:
     """Retry until a score is at least ``threshold`` (one number, or one per start), at most n times.
 
-    Of k takes of a start, of which p pass, in random order: none of the first t passes with chance C(k - p, t) /
-    C(k, t); any of the p is equally likely the first to pass.
+    If p of the k takes of a start pass, none of the first t passes with chance C(k - p, t) / C(k, t), and each of the p
+    is equally likely to be the first that passes.
     """
     array = as_outcomes(outcomes)
     n = width(array, n)
     ranked = order(scores, array)
     y, values = np.take_along_axis(array, ranked, 1), np.take_along_axis(np.asarray(scores, np.float64), ranked, 1)
     limits = np.broadcast_to(np.asarray(threshold, dtype=np.float64), len(array))[:, None]
-    passing = (np.isfinite(y) & np.isfinite(values) & (values >= limits)).sum(axis=1)  # the first so many in this order
+    passing = (np.isfinite(y) & np.isfinite(values) & (values >= limits)).sum(axis=1)  # they come first in `ranked`
     counts = np.isfinite(y).sum(axis=1)
     success, takes = np.full(len(array), np.nan), np.full(len(array), np.nan)
     for k, p in {*zip(counts.tolist(), passing.tolist(), strict=True)}:
-        own, most, t = (counts == k) & (passing == p), min(n, k), np.arange(min(n, k) + 1)
         if not k:
             continue
-        none = chance_of_none(k, p, t)
-        takes[own] = none[:most].sum()
-        success[own] = (1 - none[most]) * y[own, :p].mean(axis=1) if p else 0.0
+        rows, most = (counts == k) & (passing == p), min(n, k)
+        none = chance_of_none(k, p, np.arange(most + 1))
+        takes[rows] = none[:most].sum()
+        success[rows] = (1 - none[most]) * y[rows, :p].mean(axis=1) if p else 0.0
         if none[most] > 0:
-            success[own] += none[most] * product(y[own, p:k], rank_weights(k - p, most)[:, None])[:, 0]
+            success[rows] += none[most] * product(y[rows, p:k], rank_weights(k - p, most)[:, None])[:, 0]
     return Retried(success, takes)
 
 
 def threshold_at(scores: F64, outcomes: F64, rate: float) -> float:
-    """The threshold that a fraction ``rate`` of the takes that have a score passes."""
+    """The threshold that a fraction ``rate`` of the takes with a score passes."""
     known = scores[np.isfinite(scores) & np.isfinite(outcomes)]
     if not known.size or rate <= 0:
         return float("inf")
@@ -215,20 +215,20 @@ def threshold_at(scores: F64, outcomes: F64, rate: float) -> float:
 
 
 def choose_rate(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> float:
-    """Of `RATES`, the one with the fewest takes among those that keep `KEEPS` of the best gain over a single take."""
+    """The rate in `RATES` with the fewest takes among those that keep `KEEPS` of the best gain over a single take."""
     array, values = as_outcomes(outcomes), np.asarray(scores, dtype=np.float64)
     tried = [(rate, retry(array, values, threshold_at(values, array, rate), n)) for rate in RATES]
     one = mean(start_pass_at_k(array, 1))
     most = max(mean(result.success) for _, result in tried) - one
-    least = most - (1 - KEEPS) * abs(most) - 1e-12  # also where even the best of them loses
+    least = most - (1 - KEEPS) * abs(most) - 1e-12  # with abs, also right if even the best rate loses
     good = [(mean(result.takes), -rate) for rate, result in tried if mean(result.success) - one >= least]
-    return -min(good)[1] if good else 1.0  # without an outcome nothing can be chosen, and every take passes
+    return -min(good)[1] if good else 1.0  # without an outcome every take passes
 
 
-def held_out(outcomes: ArrayLike, scores: ArrayLike, folds: NDArray[np.int64], n: int | None = None) -> Retried:
-    """Cross-validated `retry`: each fold of the starts has a threshold chosen on the other folds (`choose_rate`).
+def held_out(outcomes: ArrayLike, scores: ArrayLike, folds: I64, n: int | None = None) -> Retried:
+    """Cross-validated `retry`: the threshold of each fold of starts is chosen on the other folds (`choose_rate`).
 
-    ``folds`` (S,) says which fold each start is in. Where there is only one fold, no take passes.
+    ``folds`` (S,) is the fold of each start. With a single fold, no take passes.
     """
     array, values = as_outcomes(outcomes), np.asarray(scores, dtype=np.float64)
     limits = np.full(len(array), np.inf)
@@ -241,7 +241,7 @@ def held_out(outcomes: ArrayLike, scores: ArrayLike, folds: NDArray[np.int64], n
 
 
 def start_auc(outcomes: ArrayLike, scores: ArrayLike) -> F64:
-    """AUC (S,) over the pairs of a success and a failure of the same start, ties one half; NaN if there is no pair.
+    """AUC (S,) over the pairs of a success and a failure of a start; a tie counts half. NaN if there is no pair.
 
     Takes without a valid score are left out.
     """
@@ -254,10 +254,10 @@ def start_auc(outcomes: ArrayLike, scores: ArrayLike) -> F64:
 
 
 def within_auc(outcomes: ArrayLike, scores: ArrayLike) -> Estimate:
-    """Within-start AUC, ``n`` mixed starts, each of weight one.
+    """Mean AUC within starts, over ``n`` mixed starts of equal weight.
 
-    A selector chooses once per start, so a start counts once; weighing by pairs would let starts with balanced
-    outcomes count more. With three takes the two are the same.
+    A selector chooses once per start, so a start counts once; with weights by pairs, starts with balanced outcomes
+    would count more. With three takes the two are the same.
     """
     auc = mean_interval(start_auc(outcomes, scores), unit_scale())
     return auc if auc.n else Estimate(reason="no start has a success and a failure to rank")
@@ -266,9 +266,9 @@ def within_auc(outcomes: ArrayLike, scores: ArrayLike) -> Estimate:
 def pooled_auc(outcomes: ArrayLike, scores: ArrayLike) -> Estimate:
     """AUC over all takes of all starts; ``n`` starts. The interval is clustered by start, on the logit scale.
 
-    Variance as in DeLong's, with the placements of a start's takes summed before squaring (Obuchowski, 1997). At an
-    AUC of 0 or 1 it vanishes; the interval is then the exact one for as many trials as the rarer outcome has starts,
-    which also set the degrees of freedom. With fewer than about 15 such starts it covers less than it says.
+    The variance is DeLong's, with the placements of a start's takes summed before squaring (Obuchowski, 1997). It is 0
+    at an AUC of 0 or 1, where the interval is the exact one for as many trials as the rarer outcome has starts; these
+    are also the degrees of freedom. With fewer than about 15 such starts the interval covers less than 95 %.
     """
     y, s = _valid(outcomes, scores)
     mask = ~np.isnan(y)

@@ -1,16 +1,16 @@
-"""A test that may be looked at as often as one likes, start by start.
+"""Tests by betting, which stay valid however often one looks at them, start by start.
 
-Two accounts bet against each null, {mean <= 0} for a YES and {mean >= w} for a NO. Under its null an account cannot
-grow in expectation, so their sum, 2 at the start, reaches 2/alpha with a chance of at most alpha, whatever the
-distribution of the bounded values and whenever one stops. One account bets a fixed fraction, the other what the
-variance so far makes best for the starts that remain. The starts must come in random order across tasks. An answer is
-the first of the two, for good, so it depends on the starts up to it alone.
+Two accounts bet against each null, {mean <= 0} for a YES and {mean >= w} for a NO. Under its null the expected wealth
+of an account does not grow. The sum of both, 2 at the beginning, therefore reaches 2/alpha with a chance of at most
+alpha, whatever the distribution of the bounded values and whenever one stops. One account bets a fixed fraction, the
+other the fraction that is best for the remaining starts given the variance so far. Starts must come in random order
+across tasks. The first null to be rejected gives the answer for good, so an answer depends only on the starts up to it.
 
-A run until decided uses this test from its first start, with the whole alpha, and the live page uses its bounds. A run
-that was judged once by the tests of a fixed sample and is then extended (`Looks`) has spent up to alpha at its first
-look; what was open there is decided by this test, for which all later looks together get half of alpha. Where starts
-are given more takes after a look, their values change: that is another test, which gets half of what the one before
-had. However starts and takes are added, a run errs in less than 2 alpha.
+A run until decided uses this test from its first start, with the whole alpha, and the live page shows its bounds. A run
+that was judged by the tests of a fixed sample and is then extended (`RepeatedLooks`) has spent up to alpha at its first
+look. This test decides what was open there, and all later looks together get half of alpha. If starts get more takes
+after a look, their values change: that is a new test, with half the alpha of the one before. However starts and takes
+are added, a run errs with a chance below 2 alpha.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from math import inf
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from besttake.core.arithmetic import F64, I64
 from besttake.core.stats import Finding, Scale, YesNo
 
-F64 = NDArray[np.float64]
 HORIZON = 500
-"""The starts that bets are laid out for. It must not depend on what was seen, so it is a constant."""
-_ENOUGH, _GRID = 1e100, 121
+"""The number of starts for which bets are optimised, a constant because it must not depend on what was seen."""
+_ENOUGH = 1e100
 _ONE_SIDE = (1 - 0.95) / 2
 FIRST = 20
-"""No answer before this many starts: sooner, the estimate is too rough to act on."""
+"""No answer before this many starts, because the estimate is too rough to act on."""
 
 
 @dataclass(frozen=True)
-class Looks:
-    """How often a cell was looked at: ``order`` (S,) sorts the starts so that those of earlier looks come first.
+class RepeatedLooks:
+    """The looks at the data of a cell. ``order`` (S,) sorts its starts so that those of earlier looks come first.
 
-    ``earlier``: how many starts there were at each earlier look, ascending. ``answered``: the questions that were
-    answered at an earlier look, as they were answered then. ``until``: the run goes on until it is decided, so that the
-    test looks after every start. ``grown``: how often the starts had another number of takes at a look.
+    ``earlier``: the number of starts at each earlier look, ascending. ``answered``: the questions that an earlier look
+    answered, with their findings. ``until``: the run goes on until it is decided, and the test looks after every start.
+    ``grown``: how many earlier looks had another number of takes per start.
     """
 
-    order: NDArray[np.int64]
+    order: I64
     earlier: tuple[int, ...] = ()
     until: bool = False
     grown: int = 0
@@ -51,7 +51,7 @@ class Looks:
 
     @property
     def anytime(self) -> bool:
-        """Whether a test has to decide that holds whenever one looks."""
+        """Whether the test has to be valid at any time."""
         return self.until or bool(self.earlier)
 
     @property
@@ -60,12 +60,12 @@ class Looks:
         return len(self.earlier) + 1
 
     def left(self, alpha: float = 0.05) -> float:
-        """What is left of alpha for a look after the first: half of it, and half of that whenever takes were added."""
+        """The alpha for looks after the first: half of it, and half again for each time that takes were added."""
         return alpha if self.until else alpha / 2 ** (self.grown + 1)
 
 
 def fixed_stake(question: Literal["gain", "headroom", "content"], seeds: int) -> float:
-    """The steady stake that stops earliest in simulation: .75 for G and H with 3 seeds, 1 with 5, 2/3 for C."""
+    """The fixed stake that stops earliest in simulations: .75 for G and H with 3 seeds, 1 with 5, 2/3 for C."""
     if question == "content":
         return 2 / 3
     return 0.75 if seeds <= 3 else 1.0
@@ -81,11 +81,11 @@ def wealth(
     fixed: ArrayLike,
     alpha: ArrayLike = 0.05,
     horizon: int = HORIZON,
-) -> NDArray[np.float64]:
-    """The sum of both accounts after each start, (T, ...), from 2 on, for many sequences and nulls at once.
+) -> F64:
+    """The sum of both accounts after each start, (T, ...), for many sequences and nulls at once.
 
-    ``values`` (T, ...) in order, NaN where a sequence has no value (no bet is made); the others have the shape of one
-    start or broadcast to it. Half of it is an e-value at any stopping time.
+    ``values`` (T, ...) are in order, NaN where a sequence has no value and makes no bet. The other arguments broadcast
+    to the shape of one start. Half of the sum is an e-value at any stopping time.
     """
     x = np.asarray(values, dtype=np.float64)
     m, direction, low, high, steady_stake, level = (
@@ -110,7 +110,7 @@ def wealth(
         left = np.maximum(1.0, horizon - seen)
         stake = np.minimum(cap, np.sqrt(2 * growth / (left * np.where(bets, variance, 1.0))))
         d = np.where(valid, direction * (value - m), 0.0)
-        # What is long decided need not grow on, and must not overflow.
+        # The cap keeps accounts that have long decided from overflowing.
         steady = np.minimum(steady * (1 + stake_steady * d), _ENOUGH)
         adaptive = np.minimum(adaptive * (1 + np.where(bets, stake, 0.0) * d), _ENOUGH)
         seen = seen + valid
@@ -122,15 +122,15 @@ def wealth(
 
 @dataclass(frozen=True)
 class Track:
-    """A question along T starts in order. ``yes`` and ``no``: after how many starts each is the answer (T + 1: never).
+    """The test of a question along T starts. ``yes`` and ``no``: after how many starts each is shown (T + 1: never).
 
-    ``count`` (T,) values so far, ``mean`` (T,) of them, and ``peak`` (T, 2), the most that the accounts against
-    {mean <= 0} and {mean >= w} have reached.
+    After each start: ``count`` (T,) of values, their ``mean`` (T,), and ``peak`` (T, 2), the highest sums of the
+    accounts against {mean <= 0} and {mean >= w}.
     """
 
     yes: int
     no: int
-    count: NDArray[np.int64]
+    count: I64
     mean: F64
     peak: F64
 
@@ -141,7 +141,7 @@ class Track:
         return "no" if self.no <= self.yes else "yes"
 
     def p_values(self, starts: int) -> tuple[float, float]:
-        """Of both nulls, after the first ``starts`` starts."""
+        """The p-values of both nulls after the first ``starts`` starts."""
         if starts < 1:
             return 1.0, 1.0
         above, below = np.minimum(1.0, 2 / self.peak[starts - 1])
@@ -158,10 +158,10 @@ def tracks(
     alpha: float = 0.05,
     horizon: int = HORIZON,
 ) -> list[Track]:
-    """Run the test of Q questions start by start; ``values`` (T starts, Q) are NaN where a start has none.
+    """Run the test of Q questions start by start on ``values`` (T, Q), NaN where a start has none.
 
-    ``ruling`` (T, Q): the values that a NO may rest on; all unless given. Scales and stakes may not depend on what
-    was seen, or a later start could change an answer that was given. ``horizon``: the starts that bets cover.
+    ``ruling`` (T, Q): the values that a NO may rest on (default: all). Scales and stakes must not depend on what was
+    seen, or a later start could change an answer. ``horizon``: the number of starts for which bets are optimised.
     """
     x = np.asarray(values, dtype=np.float64)
     both = np.stack([x, x if ruling is None else np.asarray(ruling, dtype=np.float64)], axis=-1)
@@ -179,11 +179,11 @@ def follow(
     *,
     alpha: float = 0.05,
     horizon: int = HORIZON,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], F64, F64]:
-    """After how many starts (..., Q, 2) each question is a YES, and a NO, along values (T, ..., Q, 2): T + 1 for never.
+) -> tuple[I64, I64, F64, F64]:
+    """The number of starts (..., Q, 2) after which each question is a YES, and a NO; T + 1 for never.
 
-    The last axis of the values is what a YES rests on, and what a NO does. With it come the values so far, the mean of
-    those for a YES, and the most that each account has reached, after each start.
+    The last axis of the values ``both`` (T, ..., Q, 2) has those that a YES and those that a NO rests on. Also returns,
+    after each start, the number of values, the mean of those for a YES, and the highest sum of the accounts.
     """
     lo, hi = np.array([s.lo for s in scales])[:, None], np.array([s.hi for s in scales])[:, None]
     nulls, signs = np.array([0.0, worth]), np.array([1.0, -1.0])
@@ -202,7 +202,7 @@ def follow(
 
 
 def bounds(values: ArrayLike, scale: Scale, stake: float) -> tuple[float, float]:
-    """Bounds at 95 % on the mean of ``values`` (T,), at any stopping time: the means that the bets do not reject."""
+    """95 % bounds on the mean of ``values`` (T,), valid at any stopping time: the means that the bets do not reject."""
     x = np.asarray(values, dtype=np.float64)
     if not x.size:
         return scale.lo, scale.hi
@@ -222,19 +222,3 @@ def bounds(values: ArrayLike, scale: Scale, stake: float) -> tuple[float, float]
             else:
                 inside[side] = outside[side]
     return min(float(outside[0]), middle), max(float(outside[1]), middle)
-
-
-def bounds_along(values: ArrayLike, scale: Scale, stake: float, at: ArrayLike) -> F64:
-    """95 % bounds (len(at), 2) after the first ``at`` values, on a grid of means: for a figure. `bounds` is finer."""
-    x, counts = np.asarray(values, dtype=np.float64), np.asarray(at, dtype=np.int64)
-    low, high = min(scale.lo, float(x.min(initial=0))), max(scale.hi, float(x.max(initial=0)))
-    means, signs = np.linspace(low, high, _GRID), np.array([1.0, -1.0])[:, None]
-    sums = wealth(x[:, None, None], means, signs, low, high, fixed=stake, alpha=_ONE_SIDE)
-    rejected = np.maximum.accumulate(sums, axis=0) >= 2 / _ONE_SIDE
-    ends = np.empty((len(counts), 2))
-    for i, count in enumerate(counts):
-        below, above = rejected[count - 1] if count > 0 else np.zeros((2, _GRID), dtype=bool)
-        middle = float(x[:count].mean()) if count > 0 else 0.0
-        ends[i, 0] = min(means[(~below).argmax()], middle)
-        ends[i, 1] = max(means[_GRID - 1 - (~above)[::-1].argmax()], middle)
-    return ends

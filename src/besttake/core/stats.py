@@ -1,27 +1,25 @@
-"""Estimates with intervals, and one-sided tests, over starts: a start with all its takes is the unit that is resampled.
+"""Intervals and one-sided tests over starts. A start with all its takes is the unit that is resampled.
 
-Headroom, gains and within-start AUC are means of bounded values of which many starts give exactly zero. There the
-percentile, BCa and studentised bootstraps cover far less than they say. What holds is the Bayesian bootstrap over
-starts with half a pseudo-start at each end of the range (`Scale`), which on 0/1 data is the Jeffreys interval; its
-coverage on simulated populations is measured in ``tests/core/test_stats.py``.
+Headroom, gains and within-start AUC are means of bounded values, and many starts have exactly zero. The percentile, BCa
+and studentised bootstraps then cover far less than they claim. The intervals here come from the Bayesian bootstrap over
+starts with half a pseudo-start at each end of the range (`Scale`), which on 0/1 data is the Jeffreys interval;
+``tests/core/test_stats.py`` measures its coverage on simulated populations.
 
-It does not hold where the starts seen cannot show the variation: when no start is mixed, the interval of H or G
-rests on the pseudo-starts alone, as that of an AUC of 0 or 1 does; and with a handful of mixed starts coverage at a
-single population can leave 93-97 % in either direction.
+Coverage is not guaranteed where few starts are mixed. If none is, the interval of H or G comes from the pseudo-starts
+alone, as does that of an AUC of 0 or 1. With a handful of mixed starts, coverage can leave 93-97 % in either direction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
+from numpy.typing import ArrayLike
 
-from besttake.core.arithmetic import product
-from besttake.core.headroom import F64, chance_of_none
+from besttake.core.arithmetic import F64, product
+from besttake.core.headroom import chance_of_none
 
 Rng = np.random.Generator | int
 Statistic = Callable[[F64], F64]
@@ -36,9 +34,9 @@ _ENDS = [(1 - 0.95) / 2, (1 + 0.95) / 2]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval over ``n`` starts (or other units, where said).
+    """A value with its 95 % interval over ``n`` starts (or other units, where documented).
 
-    All three are None, with a ``reason``, where the value is undefined or was not measured.
+    Value and interval are None, with a ``reason``, where the value is undefined or was not measured.
     """
 
     value: float | None = None
@@ -48,7 +46,7 @@ class Estimate:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        # Logarithms and the like differ in the last bit from CPU to CPU; what is printed must not.
+        # Logarithms differ in the last bit from CPU to CPU; printed numbers must not.
         for name in ("value", "low", "high"):
             number = getattr(self, name)
             if number is not None:
@@ -57,10 +55,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How many further starts would settle something, 8 times in 10: from ``low`` to ``high``.
+    """The range of further starts that would settle a question 8 times in 10: from ``low`` to ``high``.
 
-    ``most`` is how far the forecast looks, never more starts than there are. ``high`` is None where it may take more,
-    ``low`` is None where it will hardly be settled within them.
+    ``most`` is how far the forecast looks, at most the starts that are left. ``high`` is None where it may take more
+    than that, ``low`` where it will hardly be settled within them.
     """
 
     low: int | None
@@ -73,9 +71,9 @@ class Finding:
     """The answer to one question about a mean over starts: is it worth acting on?
 
     ``p_not_above_zero`` and ``p_not_below_worth`` are the p-values of the two nulls. ``variance`` is that of the values
-    over starts, which plans are worked out from. ``when_answered``: the estimate at the answer, without an interval,
-    where later starts of a run until decided moved the mean across what is worth acting on. The answer stays, because
-    its test is over; both estimates are to be shown.
+    over starts, from which runs are planned. ``when_answered`` is the estimate when the question was answered, without
+    an interval, if later starts of a run until decided moved the mean across ``worth``. The answer stays, because its
+    test is over; show both estimates.
     """
 
     answer: YesNo
@@ -88,10 +86,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Scale:
-    """Where a per-start value lives: it cannot leave [lo, hi]; pseudo-starts of the interval stand at +/- ends.
+    """The range [lo, hi] of a per-start value, and the values of the two ``pseudo``-starts of its interval.
 
-    The tests use the hard range. The interval uses ``pseudo``, the range of a typical start that moved: it is the
-    hard range except for a difference of means over N takes, which shrinks like 1 / sqrt(N).
+    The tests use the range. ``pseudo`` is the range as well, except for a difference of means over N takes, where it
+    shrinks like 1 / sqrt(N) as typical differences do.
     """
 
     lo: float
@@ -127,14 +125,14 @@ def unit_scale() -> Scale:
 
 
 def mean_interval(values: ArrayLike, scale: Scale, *, rng: Rng = 0, draws: int = 10_000) -> Estimate:
-    """Mean over starts of ``values`` (S,), NaN left out, with its interval (see the module)."""
-    x = _kept(values)
+    """Mean over starts of ``values`` (S,), NaN left out, with the interval that the module describes."""
+    x = _existing(values)
     if not x.size:
         return Estimate(reason="no start has a value")
     pseudo = np.array(scale.pseudo)[:, None]
     low, high = _pseudo_bootstrap(x[:, None], pseudo, lambda m: m[:, 0], rng, draws)
     value = float(x.mean())
-    # As for the Jeffreys interval of a proportion: at an end of the range the interval reaches that end.
+    # As with the Jeffreys interval of a proportion, the interval of a mean at an end of the range reaches that end.
     low = scale.lo if np.all(x <= scale.lo) else min(max(low, scale.lo), value)
     high = scale.hi if np.all(x >= scale.hi) else max(min(high, scale.hi), value)
     return Estimate(value, float(low), float(high), int(x.size))
@@ -143,11 +141,11 @@ def mean_interval(values: ArrayLike, scale: Scale, *, rng: Rng = 0, draws: int =
 def p_not_above(values: ArrayLike, mean: float, lo: float, *, rng: Rng = 0, draws: int = 20_000) -> float:
     """p-value against {true mean <= ``mean``} for values of at least ``lo``: Gaffke's test.
 
-    Uniform Dirichlet weights over the starts and one pseudo-start at ``lo``; p is the chance that the weighted mean
-    is at most ``mean``. It is the Clopper-Pearson test on 0/1 data, and no bounded distribution is known on which it
-    exceeds its level, so it needs no minimum of mixed starts.
+    The starts and one pseudo-start at ``lo`` get uniform Dirichlet weights; p is the chance that the weighted mean is
+    at most ``mean``. On 0/1 data this is the Clopper-Pearson test. No bounded distribution is known on which it exceeds
+    its level, so it needs no minimum number of mixed starts.
     """
-    x = _kept(values)
+    x = _existing(values)
     if not x.size:
         return 1.0
     hits = total = 0
@@ -165,12 +163,12 @@ def p_not_below(values: ArrayLike, mean: float, hi: float, *, rng: Rng = 0, draw
 def capture_interval(gains: ArrayLike, headrooms: ArrayLike, *, draws: int = 10_000) -> Estimate:
     """Capture, sum G_i / sum H_i, with its interval; undefined, with a reason, where no start is mixed.
 
-    A pseudo-start is a mixed start of typical headroom: half of one where the choice succeeds (G = H), half of one
+    The pseudo-starts are half a mixed start of typical headroom where the choice succeeds (G = H), and half of one
     where it fails (G = H - 1).
     """
     g, h = np.asarray(gains, dtype=np.float64), np.asarray(headrooms, dtype=np.float64)
-    kept = ~(np.isnan(g) | np.isnan(h))
-    g, h = g[kept], h[kept]
+    both = ~(np.isnan(g) | np.isnan(h))
+    g, h = g[both], h[both]
     mixed = h[h > 1e-12]
     if not mixed.size:
         return Estimate(n=int(g.size), reason="no start is mixed, so there is no headroom to capture")
@@ -182,32 +180,29 @@ def capture_interval(gains: ArrayLike, headrooms: ArrayLike, *, draws: int = 10_
     return Estimate(value, min(low, value), max(high, value), int(g.size))
 
 
-def bootstrap(columns: ArrayLike, statistic: Statistic, *, rng: Rng = 0, draws: int = 10_000) -> Estimate:
-    """Cluster bootstrap over starts with a BCa interval for a smooth function of means.
+def resample_counts(clusters: int, seed: int = 0) -> Iterator[F64]:
+    """How often each cluster is drawn in 2000 resamples of a bootstrap, in blocks (100, clusters)."""
+    rng = np.random.Generator(np.random.Philox(seed))
+    for _ in range(20):
+        yield rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=100).astype(np.float64)
 
-    ``columns`` (S, q) holds what each start contributes, one column per arm or quantity, so that arms stay paired;
-    ``statistic`` maps means (B, q) to values (B,). Rows with a NaN are left out.
+
+def cluster_bootstrap(sums: F64, statistics: Statistic, counts: Iterable[F64] | None = None) -> list[Estimate]:
+    """Statistics of column sums, with their percentile intervals under resampling of whole clusters.
+
+    ``sums`` (C, q): each cluster's sums of q quantities; ``statistics`` maps totals (..., q) to k values (..., k).
+    There are no intervals for fewer than two clusters. ``counts`` from `resample_counts` are drawn anew unless given.
     """
-    rows = np.asarray(columns, dtype=np.float64)
-    rows = rows[~np.isnan(rows).any(axis=1)]
-    size = len(rows)
-    if size < 2:
-        return Estimate(n=size, reason="fewer than two starts")
-    value = float(statistic(rows.mean(axis=0, keepdims=True))[0])
-    unique, counts = _collapse(rows)
-    replicas = np.concatenate([statistic(m) for m in _resampled_means(unique, counts, rng, draws)])
-    replicas = replicas[np.isfinite(replicas)]
-    if not np.isfinite(value) or replicas.size < draws // 2:
-        return Estimate(n=size, reason="these starts leave it open")
-    left_out = statistic((rows.sum(axis=0) - unique) / (size - 1))
-    pull = np.sum(counts * left_out) / size - left_out
-    scale = np.sum(counts * pull**2)
-    skew = float(np.sum(counts * pull**3) / (6 * scale**1.5)) if scale > 1e-300 else 0.0
-    below = np.mean(replicas < value - 1e-12) + 0.5 * np.mean(np.abs(replicas - value) <= 1e-12)
-    shift = ndtri(np.clip(below, 1 / replicas.size, 1 - 1 / replicas.size))
-    tails = shift + ndtri(_ENDS)
-    low, high = np.quantile(replicas, ndtr(shift + tails / (1 - skew * tails)))
-    return Estimate(value, float(low), float(high), size)
+    values = statistics(sums.sum(axis=0))
+    blocks = resample_counts(len(sums)) if counts is None else counts
+    replicas = statistics(np.concatenate([product(block, sums) for block in blocks])) if len(sums) > 1 else None
+    estimates = []
+    for i, value in enumerate(values.tolist()):
+        low, high = None, None
+        if replicas is not None and not np.isnan(value):
+            low, high = np.nanpercentile(replicas[:, i], [2.5, 97.5]).tolist()
+        estimates.append(Estimate(reason="not measured") if np.isnan(value) else Estimate(value, low, high))
+    return estimates
 
 
 def over_seeds(values: ArrayLike) -> tuple[float, float | None]:
@@ -240,44 +235,21 @@ def _pseudo_bootstrap(rows: F64, pseudo: F64, statistic: Statistic, rng: Rng, dr
     return float(low), float(high)
 
 
-def _resampled_means(unique: F64, counts: NDArray[np.int64], rng: Rng, draws: int) -> Iterator[F64]:
-    """Means (B, q) of starts drawn with replacement, in blocks; equal starts are drawn together where that is less."""
-    size, generator = int(counts.sum()), np.random.default_rng(rng)
-    if len(unique) > size // 8:
-        columns = np.repeat(unique, counts, axis=0).T.copy()
-        for block in _blocks(draws, size):
-            index = generator.integers(size, size=(block, size), dtype=np.int32)
-            yield np.stack([column.take(index).mean(axis=1) for column in columns], axis=1)
-        return
-    for block in _blocks(draws, len(unique)):
-        yield product(generator.multinomial(size, counts / size, size=block).astype(np.float64), unique) / size
-
-
 def _dirichlet_means(rows: F64, pseudo: F64, weights: F64, rng: Rng, draws: int) -> Iterator[F64]:
-    """Weighted means (B, q) of rows (S, q) of weight 1 and pseudo rows of their weights, in blocks.
+    """Means (B, q) of rows (S, q) and pseudo rows under Dirichlet ``weights`` (1 for a row), in blocks of draws.
 
-    Equal rows share one Gamma draw: their Dirichlet weights add, and few distinct rows occur.
+    Equal rows share one Gamma draw: their Dirichlet weights add up, and few distinct rows occur.
     """
-    unique, counts = _collapse(rows)
+    unique, counts = np.unique(np.round(rows, 12) + 0.0, axis=0, return_counts=True)
     points, shape = np.concatenate([unique, pseudo]), np.concatenate([counts.astype(np.float64), weights])
     generator = np.random.default_rng(rng)
-    for block in _blocks(draws, len(points)):
-        gammas = generator.standard_gamma(shape, size=(block, len(points)))
+    block = max(1, _BLOCK // len(points))
+    for first in range(0, draws, block):
+        gammas = generator.standard_gamma(shape, size=(min(block, draws - first), len(points)))
         yield product(gammas, points) / gammas.sum(axis=1, keepdims=True)
 
 
-def _collapse(rows: F64) -> tuple[F64, NDArray[np.int64]]:
-    unique, counts = np.unique(np.round(rows, 12) + 0.0, axis=0, return_counts=True)
-    return unique, counts
-
-
-def _blocks(draws: int, width: int) -> Iterator[int]:
-    step = max(1, _BLOCK // width)
-    for start in range(0, draws, step):
-        yield min(step, draws - start)
-
-
-def _kept(values: ArrayLike) -> F64:
+def _existing(values: ArrayLike) -> F64:
+    """The values that are not NaN, sorted, so that the order in which starts were run changes no last digit."""
     x = np.asarray(values, dtype=np.float64).ravel()
-    # Sorted, so that the order in which starts were run changes no last digit.
     return np.sort(x[~np.isnan(x)])

@@ -1,21 +1,21 @@
-"""The rules of a verdict: whether something is worth acting on, and which option to take (docs/verdict.md).
+"""The rules of a verdict: whether something is worth acting on, and which option to choose (docs/verdict.md).
 
-**A question** is about a mean over starts and a smallest effect worth acting on, w: YES when {mean <= 0} is rejected
-and the estimate is at least w, NO when {mean >= w} is rejected, else OPEN. The two nulls are disjoint, so each
-one-sided test uses the whole alpha = .05. An answer that was given stays: a later look at more starts settles only what
-was open, by the test of `besttake.core.sequential`, and the finding then holds both estimates.
+**A question** is about a mean over starts and w, the smallest effect worth acting on: YES if {mean <= 0} is rejected
+and the estimate is at least w, NO if {mean >= w} is rejected, else OPEN. The two nulls are disjoint, so each one-sided
+test uses the whole alpha = .05. An answer stays: a later look at more starts settles only what was open, by the test of
+`besttake.core.sequential`, and the finding then holds both estimates.
 
 **An option** is an arm with one take, or with the best of N takes by the run's score. The recommendation is the
-cheapest option that is *shown* to be within `worth` of every other: for each other option a paired test rejects that it
-is better by `worth` or more. Where no cheaper option is shown to be, it is the option with the best estimate.
+cheapest option that is *shown* to be within ``worth`` of every other: for each other option, a paired test rejects that
+it is better by ``worth`` or more. If there is none, it is the option with the best estimate.
 
 **Its gain is corrected for the choice**, which makes the best of six estimates 1 to 2 points too high with 80 starts.
-`optimism` measures by how much: the rule chooses on four fifths of the starts, and its choice is estimated on those and
-on the fifth that it has not seen. The mean difference may fall below 0; cut off there, it would take away too much.
+`optimism` measures by how much: the rule chooses on four fifths of the starts, and its choice is estimated on these and
+on the other fifth. The mean difference may be negative; cutting it off at 0 would correct by too much.
 
-**That an option gains at all** is a claim about the whole menu: the chance that any option is shown that truly gains
-nothing is at most alpha, however the options hang together. A fixed sample uses Holm's step-down test (`holm`), a run
-that is looked at repeatedly closed testing by averaging e-values (`claimed`).
+**That an option gains at all** is a claim about all options: whatever their correlations, the chance that any option
+without a true gain is shown to gain is at most alpha. A fixed sample uses Holm's step-down test (`holm`), a run that is
+looked at repeatedly closed testing by averaging e-values (`claimed`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from besttake.core.sequential import HORIZON, Looks, Track, bounds, tracks
+from besttake.core.arithmetic import F64, Bools
+from besttake.core.sequential import HORIZON, RepeatedLooks, Track, bounds, tracks
 from besttake.core.stats import Estimate, Finding, Rng, Scale, YesNo, mean_interval, p_not_above, p_not_below
 
-F64 = NDArray[np.float64]
 Shows = Callable[[int, int], bool]
 """``shows(j, k)``: whether option j is shown not to be better than option k by ``worth``."""
 _FOLDS, _REPEATS, _DRAWS = 5, 4, 1000
@@ -45,9 +45,9 @@ def ask(
     rng: Rng = 0,
     draws: int = 10_000,
 ) -> Finding:
-    """Is the mean over starts of ``values`` (S,) worth it? The first look at a fixed sample.
+    """Is the mean over starts of ``values`` (S,) worth acting on? The first look at a fixed sample.
 
-    ``ruling`` (S,): the values that a NO may rest on; all unless given. ``draws`` of the bootstrap and of each test.
+    ``ruling`` (S,): the values that a NO may rest on (default: all). ``draws``: of the bootstrap and of each test.
     """
     x = _existing(values)
     estimate = mean_interval(x, scale, rng=rng, draws=draws)
@@ -68,16 +68,15 @@ def ask_again(
     values: ArrayLike,
     scale: Scale,
     worth: float,
-    looks: Looks,
+    looks: RepeatedLooks,
     stake: float,
     *,
     name: str = "",
     ruling: ArrayLike | None = None,
 ) -> Finding:
-    """`ask` where one looks more than once: ``values`` (S,) in the order of the run, which ``looks`` sorts.
+    """`ask` for data that are looked at more than once; ``looks`` gives the order of ``values`` (S,).
 
-    A run until decided has bounds for its interval that hold whenever one looks. An extended run has the interval of
-    its present starts.
+    The interval of a run until decided is valid at any time. An extended run has the interval of its present starts.
     """
     every = np.asarray(values, dtype=np.float64)[looks.order]
     out = every if ruling is None else np.asarray(ruling, dtype=np.float64)[looks.order]
@@ -87,17 +86,20 @@ def ask_again(
         return Finding("open", estimate)
     horizon = HORIZON if looks.until else max(HORIZON, 2 * max(looks.earlier))
     (track,) = tracks(every[:, None], [scale], [stake], worth, ruling=out[:, None], alpha=looks.left(), horizon=horizon)
-    # A part of alpha is left for later looks, so that the p-values count several times.
+    # These looks have only a part of alpha, so their p-values are scaled up.
     times = 0.05 / looks.left()
     above, below = (min(1.0, times * p) for p in track.p_values(every.size))
     finding = _finding(track.answer(every.size), estimate, (above, below), x, scale)
-    finding = replace(finding, when_answered=_when_answered(track, finding, worth))
-    given = looks.answered.get(name)
-    return finding if given is None else replace(finding, answer=given.answer, when_answered=_as_given(given, estimate))
+    before = looks.answered.get(name)
+    if before is None:
+        return replace(finding, when_answered=_when_answered(track, finding, worth))
+    # The first answer and its estimate stay, so that looking at the same takes again changes nothing.
+    at_answer = before.when_answered or (before.estimate if before.estimate != estimate else None)
+    return replace(finding, answer=before.answer, when_answered=at_answer)
 
 
-def estimate_again(values: ArrayLike, scale: Scale, looks: Looks, stake: float) -> Estimate:
-    """Mean of ``values`` (S,) with its interval; for a run until decided, with bounds that hold at any time."""
+def estimate_again(values: ArrayLike, scale: Scale, looks: RepeatedLooks, stake: float) -> Estimate:
+    """The mean of ``values`` (S,) with its interval, which for a run until decided is valid at any time."""
     x = _existing(np.asarray(values, dtype=np.float64)[looks.order])
     if not looks.until or not x.size:
         return mean_interval(x, scale)
@@ -108,13 +110,13 @@ def estimate_again(values: ArrayLike, scale: Scale, looks: Looks, stake: float) 
 
 def _finding(answer: YesNo, estimate: Estimate, p_values: tuple[float, float], x: np.ndarray, scale: Scale) -> Finding:
     value = float(x.mean())
-    # The half pseudo-starts enter the variance as well, so that no mixed start does not read as no variance.
+    # The variance includes the half pseudo-starts, so that it is not 0 where no start is mixed.
     variance = float((np.sum((x - value) ** 2) + 0.5 * np.sum((np.array(scale.pseudo) - value) ** 2)) / x.size)
     return Finding(answer, estimate, *p_values, variance)
 
 
 def _when_answered(track: Track, finding: Finding, worth: float) -> Estimate | None:
-    """The estimate at the answer, where that of all starts no longer fits it."""
+    """The estimate at the time of the answer, if the estimate of all starts no longer agrees with the answer."""
     above = (finding.estimate.value or 0.0) >= worth - 1e-12
     after = min(track.yes, track.no)
     if after < 1 or (finding.answer, above) not in (("yes", False), ("no", True)):
@@ -122,23 +124,13 @@ def _when_answered(track: Track, finding: Finding, worth: float) -> Estimate | N
     return Estimate(float(track.mean[after - 1]), n=int(track.count[after - 1]))
 
 
-def _as_given(given: Finding, now: Estimate) -> Estimate | None:
-    """The estimate with which a question was first answered, however often it was looked at since; None if it is now's.
-
-    So whoever looks at the same takes again reads the same.
-    """
-    if given.when_answered is not None:
-        return given.when_answered
-    return given.estimate if given.estimate != now else None
-
-
 def _existing(values: ArrayLike) -> np.ndarray:
     x = np.asarray(values, dtype=np.float64)
     return x[~np.isnan(x)]
 
 
-def holm(p_values: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
-    """Which nulls (K,) Holm's step-down test rejects with a chance of at most ``alpha`` for any false rejection."""
+def holm(p_values: ArrayLike, alpha: float = 0.05) -> Bools:
+    """Which nulls (K,) Holm's step-down test rejects; the chance of any false rejection is at most ``alpha``."""
     p = np.asarray(p_values, dtype=np.float64)
     rejected = np.zeros(len(p), dtype=bool)
     for place, i in enumerate(np.argsort(p, kind="stable")):
@@ -148,11 +140,11 @@ def holm(p_values: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
     return rejected
 
 
-def claimed(e_values: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
-    """Which options (K,) are claimed at any time by e-values (T, K), with a chance of ``alpha`` for any false claim.
+def claimed(e_values: ArrayLike, alpha: float = 0.05) -> Bools:
+    """Which options (K,) their e-values (T, K) show to gain; the chance of any false claim is at most ``alpha``.
 
-    At one time an option is claimed when, for every k, its e-value plus the k smallest others, over k + 1, reaches
-    1 / alpha: then the average over every set that holds it does.
+    An option is claimed at a time when, for every k, the average of its e-value and the k smallest others reaches
+    1 / alpha: then the average over every set that contains the option does.
     """
     e = np.atleast_2d(np.asarray(e_values, dtype=np.float64))
     count = e.shape[1]
@@ -163,21 +155,21 @@ def claimed(e_values: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
     claims = np.zeros(count, dtype=bool)
     sizes = np.arange(1, count + 1)
     for i in range(count):
-        own = e[:, [i]]
-        # Of the k smallest others: where the option itself is among the k smallest, the next one takes its place.
-        inside = ranked[:, :count] >= own
+        value = e[:, [i]]
+        # If the option is itself among the k smallest, the next smallest takes its place.
+        inside = ranked[:, :count] >= value
         among = np.concatenate([np.zeros((len(e), 1), dtype=bool), inside], axis=1)[:, :count]
-        others = np.where(among, smallest[:, 1:] - own, smallest[:, :count])
-        claims[i] = bool(np.any(np.all((own + others) / sizes >= 1 / alpha - 1e-12, axis=1)))
+        others = np.where(among, smallest[:, 1:] - value, smallest[:, :count])
+        claims[i] = bool(np.any(np.all((value + others) / sizes >= 1 / alpha - 1e-12, axis=1)))
     return claims
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The option to take (its column), and whether it is shown to be within ``worth`` of every other.
+    """The recommended ``option`` (its column), and whether it is shown to be ``within`` worth of every other.
 
-    ``best``: the column of the best estimate. ``cheaper``: of the options that cost less, the one with the best
-    estimate; None where the recommended one is the cheapest.
+    ``best`` is the column of the best estimate. ``cheaper`` is the best of the cheaper options by estimate, None if the
+    recommended one is the cheapest.
     """
 
     option: int
@@ -187,10 +179,10 @@ class Recommendation:
 
 
 def recommend(success: F64, worth: float, shows: Shows | None = None) -> Recommendation:
-    """The option to take of ``success`` (S, K), cheapest first, of each start and option; NaN where there is none.
+    """Recommend an option from ``success`` (S, K) of each start and option, cheapest first; NaN where there is none.
 
-    Column 0 is the frozen policy with one take, which every start has that counts. ``shows`` is the test that decides;
-    the one for a fixed sample unless given.
+    Column 0 is the frozen policy with one take, which every counted start has. ``shows`` is the test that decides
+    (default: the test for a fixed sample).
     """
     shows = shows or _fixed_test(success, worth)
     gains = _means(success - success[:, :1])
@@ -207,7 +199,7 @@ def recommend(success: F64, worth: float, shows: Shows | None = None) -> Recomme
 
 
 def optimism(success: F64, worth: float) -> float:
-    """How much too high the estimate of a recommended option is because it was chosen; see `recommend`."""
+    """By how much the estimate of the recommended option is too high because the option was chosen (`recommend`)."""
     count = len(success)
     folds = min(_FOLDS, count)
     if folds < 2:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from besttake.core.events import event_starts, onset_frame, phases
+from besttake.core.events import event_starts, onset_frames, phases
 from besttake.demos.base import (
     CameraSource,
     PartitionedSource,
@@ -159,7 +159,7 @@ class _LibraryBuilder:
         demo = self._turned(demo)
         starts = self._events(demo)
         keep = set(range(0, len(demo.frames), self._options.stride))
-        keep.update(onset_frame(demo.frame_steps, int(start)) for start in starts)
+        keep.update(onset_frames(demo.frame_steps, starts).tolist())
         rows = np.array(sorted(keep))
         frames = demo.frames[rows]
         embeddings = self._encode(frames)

@@ -10,11 +10,11 @@ import numpy as np
 from besttake import result as r
 from besttake.arms import BASE
 from besttake.core import headroom, probe, relation, select, stats
-from besttake.core.pool import Pool, pools
-from besttake.core.sequential import Looks
+from besttake.core.policy_pool import Pool, pools
+from besttake.core.sequential import RepeatedLooks
 from besttake.core.stats import Estimate, Finding
-from besttake.measure.cells import ArmTakes, CellData, Recorded, ScoredTakes, Settings, cells_of, leading, merge_cells
-from besttake.measure.looks import History, Past, cell_name, looks_at, looks_until
+from besttake.measure.arrays import ArmTakes, CellData, Recorded, ScoredTakes, Settings, cells_of, leading, merge_cells
+from besttake.measure.looks import CellHistory, History, cell_name, looks_at, looks_until
 from besttake.measure.until import path_of
 from besttake.measure.verdict import answer, beyond_control, judge, question, questions_of
 from besttake.types import F64
@@ -37,7 +37,7 @@ def measure(
     """
     data = cells_of(recorded)
     merged = [_merged(policy, [c for c in data if c.policy == policy], recorded) for policy in recorded.policies]
-    cells = list(each(partial(cell, settings=recorded.settings, history=history), [*merged, *data]))
+    cells = list(each(partial(measure_cell, settings=recorded.settings, history=history), [*merged, *data]))
     if recorded.settings.places is not None:
         cells = [_with_path(one, own, recorded) for one, own in zip(cells, [*merged, *data], strict=True)]
     return cells[len(merged) :], cells[: len(merged)], relate(data, recorded.settings.n), _pools(merged)
@@ -78,7 +78,7 @@ def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int, m
     )
 
 
-def cell(data: CellData, settings: Settings, history: History | None = None) -> r.Cell:
+def measure_cell(data: CellData, settings: Settings, history: History | None = None) -> r.Cell:
     """One cell of the result. Each question is estimated once; whatever shows a quantity reads that estimate."""
     takes = sum(arm.takes for arm in data.arms.values())
     whole = r.Cell(
@@ -90,7 +90,7 @@ def cell(data: CellData, settings: Settings, history: History | None = None) -> 
     base = data.arms.get(BASE)
     if base is None or not base.takes:
         return whole.model_copy(update={"notes": ["no take of the base arm was finished, so nothing can be said"]})
-    past = (history or {}).get(cell_name(data.policy, data.env, data.group), Past())
+    past = (history or {}).get(cell_name(data.policy, data.env, data.group), CellHistory())
     looks = _looks(data, settings, past)
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items()}
     asked = questions_of(arms, settings.n, settings.controls)
@@ -126,7 +126,7 @@ def _notes(data: CellData, n: int) -> list[str]:
     return notes
 
 
-def _looks(data: CellData, settings: Settings, past: Past) -> Looks:
+def _looks(data: CellData, settings: Settings, past: CellHistory) -> RepeatedLooks:
     """How often the cell was looked at."""
     if settings.places is not None:
         return looks_until(data.units, settings.places)
@@ -155,7 +155,7 @@ def _selector(outcomes: F64, selection: select.Selection, gain: Estimate) -> r.S
     )
 
 
-def _selectors(data: CellData, findings: Findings, looks: Looks, n: int) -> r.Selectors:
+def _selectors(data: CellData, findings: Findings, looks: RepeatedLooks, n: int) -> r.Selectors:
     base = data.arms[BASE]
     outcomes, takes = base.outcomes, headroom.tally(base.outcomes)[0]
 

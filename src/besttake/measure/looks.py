@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from besttake.core.sequential import Looks
+from besttake.core.sequential import RepeatedLooks
 from besttake.core.stats import Finding
 
 if TYPE_CHECKING:
-    from besttake.measure.cells import Settings
+    from besttake.measure.arrays import Settings
     from besttake.result import Cell, Given, Result, Verdict
     from besttake.takes.manifest import Extent
     from besttake.types import EnvSpec
@@ -28,7 +28,7 @@ Look = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Past:
+class CellHistory:
     """What was said of a cell at earlier looks: the looks, and what was shown then and so stays shown.
 
     ``answered``: the questions that had an answer. ``shown``: the options that were shown to gain. ``option``: the one
@@ -42,11 +42,11 @@ class Past:
     given: Given | None = None
 
 
-History = Mapping[str, Past]
+History = Mapping[str, CellHistory]
 """What was said of each cell, by `cell_name`."""
 
 
-def load_history(previous: Result | None, settings: Settings) -> dict[str, Past]:
+def load_history(previous: Result | None, settings: Settings) -> dict[str, CellHistory]:
     """What the previous result of a run remembers; empty for a new run.
 
     Answers stay only where the same was asked: by the same scorer, with the same number of takes to pick from, and with
@@ -62,23 +62,23 @@ def load_history(previous: Result | None, settings: Settings) -> dict[str, Past]
         looks = tuple(zip(verdict.looks, verdict.look_seeds, strict=True))
         asked = (previous.worth, cell.scorer, cell.headroom.n)
         same = asked == (settings.worth, settings.scorer, settings.n)
-        past[cell_name(cell.policy, cell.env, cell.group)] = _past(verdict, cell, looks) if same else Past(looks)
+        past[cell_name(cell.policy, cell.env, cell.group)] = _past(verdict, cell, looks) if same else CellHistory(looks)
     return past
 
 
-def _past(verdict: Verdict, cell: Cell, looks: tuple[Look, ...]) -> Past:
+def _past(verdict: Verdict, cell: Cell, looks: tuple[Look, ...]) -> CellHistory:
     from besttake.result import Given
 
     settled = verdict.within and verdict.answer in ("act", "leave")
     given = verdict.given or Given(starts=cell.starts, gain=verdict.gain)
-    return Past(
+    return CellHistory(
         looks, {name: finding for name, finding in verdict.questions.items() if finding.answer != "open"},
         frozenset(option.name for option in verdict.options if option.shown),
         verdict.option if settled else "", given if settled else None,
     )  # fmt: skip
 
 
-def with_outgrown(history: History, outgrown: Sequence[Extent], envs: Mapping[str, EnvSpec]) -> dict[str, Past]:
+def with_outgrown(history: History, outgrown: Sequence[Extent], envs: Mapping[str, EnvSpec]) -> dict[str, CellHistory]:
     """``history`` with the looks at samples that were given more before a result of them was written.
 
     Who watches a run and gives it more starts because it does not look decided has looked, too.
@@ -96,7 +96,7 @@ def with_outgrown(history: History, outgrown: Sequence[Extent], envs: Mapping[st
             # A result of this sample counts the starts that have takes, which may be a few less.
             if not any(before < seen <= starts and had == seeds for seen, had in own):
                 own.append((starts, seeds))
-    return {name: replace(history.get(name, Past()), looks=tuple(own)) for name, own in looks.items()}
+    return {name: replace(history.get(name, CellHistory()), looks=tuple(own)) for name, own in looks.items()}
 
 
 def cell_name(policy: str, env: str, group: str) -> str:
@@ -104,14 +104,16 @@ def cell_name(policy: str, env: str, group: str) -> str:
     return " ".join((policy, *([] if group == "*" else [env]), group))
 
 
-def looks_at(units: Sequence[Unit], now: Look, past: Past) -> Looks:
+def looks_at(units: Sequence[Unit], now: Look, past: CellHistory) -> RepeatedLooks:
     """The earlier times at which a cell was judged, with other numbers of starts or seeds than ``now``.
 
     A look at more starts counts for a later one at fewer, too: who may choose among samples finds a gain in one.
     """
     counted = {look for look in past.looks if look[0] > 0 and look != now}
     grown = len({seeds for _, seeds in counted if seeds != now[1]})
-    return Looks(in_order(units), tuple(sorted(starts for starts, _ in counted)), grown=grown, answered=past.answered)
+    return RepeatedLooks(
+        in_order(units), tuple(sorted(starts for starts, _ in counted)), grown=grown, answered=past.answered
+    )
 
 
 def random_order(units: Sequence[Unit], seed: int) -> list[Unit]:
@@ -123,10 +125,10 @@ def random_order(units: Sequence[Unit], seed: int) -> list[Unit]:
     return sorted(dict.fromkeys(units), key=place)
 
 
-def looks_until(units: Sequence[Unit], places: Mapping[Unit, int]) -> Looks:
+def looks_until(units: Sequence[Unit], places: Mapping[Unit, int]) -> RepeatedLooks:
     """The one long look at a run until decided, where ``places`` says when each start came."""
     order = sorted(range(len(units)), key=lambda i: places[units[i]])
-    return Looks(np.array(order, dtype=np.int64), (), until=True)
+    return RepeatedLooks(np.array(order, dtype=np.int64), (), until=True)
 
 
 def in_order(units: Sequence[Unit]) -> np.ndarray:

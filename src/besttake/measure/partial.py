@@ -19,10 +19,11 @@ from pydantic import TypeAdapter
 
 from besttake import result as r
 from besttake.arms import BASE
-from besttake.core.stats import YesNo
-from besttake.measure.cells import CellData, Settings, Stop, arm_takes
+from besttake.core.stats import Finding
+from besttake.measure.arrays import CellData, Settings, Stop, arm_takes
 from besttake.measure.looks import Unit, looks_until, random_order
-from besttake.measure.until import SHOWN, Watch, path_of
+from besttake.measure.until import SHOWN, path_of
+from besttake.measure.verdict import answer, questions_of
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 
@@ -36,13 +37,13 @@ _MOST_SEEDS = 1000
 
 @dataclass(frozen=True)
 class PartialCell:
-    """A cell so far: its path, the answer to each question of `SHOWN` that it has, and mean success of a take of base.
+    """A cell so far: its path, the findings on those questions of `SHOWN` that it can answer, and pass@1 of base.
 
-    ``cell.starts`` is how many starts count, ``planned`` how many there will be (None: as many as it needs).
+    ``cell.starts`` is the number of starts that count, ``planned`` the final number (None: as many as it needs).
     """
 
     cell: r.Cell
-    answers: Mapping[str, YesNo]
+    findings: Mapping[str, Finding]
     pass_1: float | None
     planned: int | None
 
@@ -67,12 +68,15 @@ def partial_cell(data: CellData, settings: Settings, planned: int | None) -> Par
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
     if BASE not in arms:
         return PartialCell(cell, {}, None, planned)
-    path, order = path_of(data, own, Stop("going on")), looks_until(data.units, places).order
-    watch = Watch.of(arms, order, settings.n, settings.worth)
-    answers = {name: watch.tracks[name].answer(len(order)) for name in SHOWN if name in path.points}
+    questions = {question.name: question for question in questions_of(arms, settings.n)}
+    found = answer(
+        [questions[name] for name in SHOWN if name in questions], settings.worth, looks_until(data.units, places)
+    )
+    findings = {name: finding for name, finding in found.items() if finding.estimate.value is not None}
     means = data.start_means(BASE)
     pass_1 = float(np.nanmean(means)) if np.isfinite(means).any() else None
-    return PartialCell(cell.model_copy(update={"path": path}), answers, pass_1, planned)
+    cell = cell.model_copy(update={"path": path_of(data, own, Stop("going on"))})
+    return PartialCell(cell, findings, pass_1, planned)
 
 
 def round_json(cells: Sequence[PartialCell]) -> bytes:

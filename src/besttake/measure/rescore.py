@@ -18,12 +18,12 @@ from pathlib import Path
 
 from besttake.arms import BASE
 from besttake.core import headroom, select, stats
-from besttake.core.sequential import Looks, fixed_stake
+from besttake.core.sequential import RepeatedLooks, fixed_stake
 from besttake.core.stats import Estimate
 from besttake.core.verdict import estimate_again
 from besttake.errors import RunError
-from besttake.measure.cells import CellData, arm_takes, leading
-from besttake.measure.looks import Past, Unit, looks_at, looks_until
+from besttake.measure.arrays import CellData, arm_takes, leading
+from besttake.measure.looks import CellHistory, Unit, looks_at, looks_until
 from besttake.measure.verdict import Kind, question
 from besttake.result import Cell, Result
 from besttake.takes.key import Row, TakeKey
@@ -33,7 +33,7 @@ from besttake.types import F64
 OTHER_TAKES = "its takes are not those that its result was made of; run the same diagnosis again"
 
 
-def units_of(cell: Cell, rows: Mapping[TakeKey, Row]) -> list[Unit]:
+def starts_of_cell(cell: Cell, rows: Mapping[TakeKey, Row]) -> list[Unit]:
     """The starts of a cell, in the order in which its result counts them."""
     tasks = [(line.env, line.task) for line in cell.tasks]
     units = {(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks}
@@ -122,7 +122,7 @@ def compare_scorers(
     for a fixed sample.
     """
     scorers = list(dict.fromkeys((cell.scorer, *scores.scorers)))
-    data = base_takes(cell, units_of(cell, rows), rows, scores, scorers)
+    data = base_takes(cell, starts_of_cell(cell, rows), rows, scores, scorers)
     if places is not None and cell.group == "*":
         data = leading(data, rows.keys(), places)
     picks = _Picks(data, chosen_from(cell), _looks(cell, data, places))
@@ -140,13 +140,13 @@ def compare_scorers(
     )  # fmt: skip
 
 
-def _looks(cell: Cell, data: CellData, places: Mapping[Unit, int] | None) -> Looks:
+def _looks(cell: Cell, data: CellData, places: Mapping[Unit, int] | None) -> RepeatedLooks:
     """How often the cell was looked at, as its result remembers."""
     if places is not None:
         return looks_until(data.units, places)
     verdict = cell.verdict
     looks = () if verdict is None else tuple(zip(verdict.looks, verdict.look_seeds, strict=True))
-    return looks_at(data.units, (data.played, cell.seeds), Past(looks))
+    return looks_at(data.units, (data.played, cell.seeds), CellHistory(looks))
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class _Picks:
 
     data: CellData
     n: int
-    looks: Looks
+    looks: RepeatedLooks
 
     @property
     def outcomes(self) -> F64:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from besttake import result as r
 from besttake.arms import BASE, COOLED, RETRIEVE, SHUFFLED
 from besttake.core.headroom import tally
-from besttake.core.sequential import Track, bounds_along, tracks
+from besttake.core.sequential import Track, tracks
 from besttake.core.stats import Estimate, Finding
-from besttake.measure.cells import CellData, ScoredTakes, Settings, Stop
+from besttake.measure.arrays import CellData, ScoredTakes, Settings, Stop
 from besttake.measure.looks import Unit, looks_until
 from besttake.measure.verdict import answers_of, questions_of
 from besttake.result import Answer
@@ -31,10 +31,9 @@ Stopped = Literal["decided", "budget", "starts", "hopeless"]
 CellName = tuple[str, str]
 """A cell of one policy: (env, task group)."""
 SHOWN = ("headroom", "gain", RETRIEVE, COOLED, "content")
-"""The questions whose path is kept: those that the first two answers rest on."""
+"""The questions that are shown while a run goes on: those behind the first two answers of the verdict."""
 PAPER_STARTS = 500
 """Starts of a cell in the paper's protocol: 50 of each of 10 tasks."""
-_STEP = 10
 
 
 def arms_of(question: str) -> frozenset[str]:
@@ -171,38 +170,21 @@ class Rounds:
 
 
 def path_of(data: CellData, settings: Settings, stop: Stop) -> r.CellPath:
-    """The path of a cell along its starts, a point every `_STEP` of them and at the end."""
+    """How a run until decided went in a cell: why it stopped, and after how many takes each question was settled."""
     assert settings.places is not None
     order = looks_until(data.units, settings.places).order
     made = np.stack([np.isfinite(arm.outcomes).sum(axis=1) for arm in data.arms.values()])
     spent = np.cumsum(made.sum(axis=0)[order])
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
-    points, settled = {}, {}
-    for question in questions_of(arms, settings.n):
-        if question.name not in SHOWN or question.reason:
-            continue
-        values = question.values[order]
-        valid = np.flatnonzero(np.isfinite(values))
-        if not valid.size:
-            continue
-        ruling = question.ruling[order][:, None]
-        (track,) = tracks(values[:, None], [question.widest], [question.stake], settings.worth, ruling=ruling)
+    settled = {}
+    for name, track in Watch.of(arms, order, settings.n, settings.worth).tracks.items() if BASE in arms else ():
         first = min(track.yes, track.no)
-        if first <= len(values):
-            settled[question.name] = int(spent[max(0, first - 1)])
-        counts = sorted({*range(_STEP, valid.size + 1, _STEP), valid.size})
-        ends = bounds_along(values[valid], question.widest, question.stake, counts)
-        points[question.name] = [
-            r.PathPoint(
-                starts=count, takes=int(spent[valid[count - 1]]), value=float(values[valid[:count]].mean()),
-                low=float(low), high=float(high),
-            )
-            for count, (low, high) in zip(counts, ends, strict=True)
-        ]  # fmt: skip
-    # A policy's takes are those that its cells ran alike, which no protocol compares with.
+        if name in SHOWN and track.count[-1:].any() and first <= len(order):
+            settled[name] = int(spent[max(0, first - 1)])
+    # The takes of all cells of a policy together are not comparable with a protocol.
     run = [name for name, arm in data.arms.items() if arm.takes]
     paper = 0 if data.group == "*" else PAPER_STARTS * settings.seeds * len(run)
     return r.CellPath(
         stopped=stop.reason, unsettled=list(stop.unsettled), takes=int(spent[-1]) if len(spent) else 0,
-        paper_takes=paper, settled=settled, points=points,
+        paper_takes=paper, settled=settled,
     )  # fmt: skip

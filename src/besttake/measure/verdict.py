@@ -34,10 +34,10 @@ from besttake.arms import BASE, COOLED, RETRIEVE, SEARCHING, SHUFFLED
 from besttake.core import select, stats, verdict
 from besttake.core.headroom import start_headroom, start_pass_at_k, tally
 from besttake.core.planning import BOTH, Futures, forecast, futures
-from besttake.core.sequential import Looks, fixed_stake, wealth
+from besttake.core.sequential import RepeatedLooks, fixed_stake, wealth
 from besttake.core.stats import Estimate, Finding, Forecast
-from besttake.measure.cells import CellData, ScoredTakes, Settings
-from besttake.measure.looks import Past
+from besttake.measure.arrays import CellData, ScoredTakes, Settings
+from besttake.measure.looks import CellHistory
 from besttake.types import F64
 
 MOST = 500
@@ -72,7 +72,7 @@ class Question:
     ruling: F64
     reason: str = ""
 
-    def estimate(self, looks: Looks | None = None) -> Estimate:
+    def estimate(self, looks: RepeatedLooks | None = None) -> Estimate:
         """The mean with its interval, by the test for repeated looks where there were earlier ones."""
         if self.reason:
             return Estimate(reason=self.reason)
@@ -80,7 +80,7 @@ class Question:
             return stats.mean_interval(self.values, self.scale)
         return verdict.estimate_again(self.values, self.widest, looks, self.stake)
 
-    def ask(self, worth: float, looks: Looks | None = None, *, draws: int = 10_000) -> Finding:
+    def ask(self, worth: float, looks: RepeatedLooks | None = None, *, draws: int = 10_000) -> Finding:
         """The answer, with the same estimate."""
         if self.reason:
             return Finding("open", Estimate(reason=self.reason))
@@ -167,7 +167,7 @@ def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str,
 
 
 def answer(
-    questions: Iterable[Question], worth: float, looks: Looks | None = None, *, draws: int = 10_000
+    questions: Iterable[Question], worth: float, looks: RepeatedLooks | None = None, *, draws: int = 10_000
 ) -> dict[str, Finding]:
     """The answer to each question, by name. ``worth`` is a fraction: .03 is 3 points.
 
@@ -177,7 +177,7 @@ def answer(
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Option:
     """An option: ``success`` (S,) of each start, and the name of the question whether it beats one take of base."""
 
     name: str
@@ -188,8 +188,8 @@ class _Row:
 
 
 def judge(
-    data: CellData, settings: Settings, asked: Sequence[Question], findings: Mapping[str, Finding], looks: Looks,
-    past: Past,
+    data: CellData, settings: Settings, asked: Sequence[Question], findings: Mapping[str, Finding],
+    looks: RepeatedLooks, past: CellHistory,
 ) -> r.Verdict:  # fmt: skip
     """What the policy of a cell needs. ``past``: what was said of it at earlier looks."""
     n, worth = settings.n, settings.worth
@@ -213,8 +213,8 @@ def judge(
 
 
 def _chosen(
-    data: CellData, settings: Settings, asked: Mapping[str, Question], findings: Mapping[str, Finding], looks: Looks,
-    past: Past,
+    data: CellData, settings: Settings, asked: Mapping[str, Question], findings: Mapping[str, Finding],
+    looks: RepeatedLooks, past: CellHistory,
 ) -> dict[str, object]:  # fmt: skip
     """The rows, and which of them to take."""
     rows, worth = _rows(data, settings.n, findings), settings.worth
@@ -259,20 +259,20 @@ def _chosen(
     }  # fmt: skip
 
 
-def _rows(data: CellData, n: int, findings: Mapping[str, Finding]) -> list[_Row]:
+def _rows(data: CellData, n: int, findings: Mapping[str, Finding]) -> list[_Option]:
     """Every option that the takes of a cell can judge, the cheapest first: the frozen policy with one take."""
     rows = []
     for name, arm in data.arms.items():
         scores = arm.score(data.score_name)
         if name.partition("?")[0] in _CONTROLS or not arm.takes:
             continue
-        rows.append(_Row(name, name, 1, start_pass_at_k(arm.outcomes, 1), "" if name == BASE else name))
+        rows.append(_Option(name, name, 1, start_pass_at_k(arm.outcomes, 1), "" if name == BASE else name))
         picked = "gain" if name == BASE else f"{name}_selected"
         if scores is None or data.deterministic or data.windows[0] == "episode" or picked not in findings:
             continue
         if findings[picked].estimate.value is not None:
             kept = select.select(arm.outcomes, scores, n).successes
-            rows.append(_Row(f"{name}, best of {n}", name, n, kept, picked))
+            rows.append(_Option(f"{name}, best of {n}", name, n, kept, picked))
     known = [row for row in rows if not row.asked or findings[row.asked].estimate.value is not None]
     return sorted(known, key=lambda row: (row.takes, _effort(row.arm)))
 
@@ -282,11 +282,11 @@ def _effort(arm: str) -> int:
     return 2 if arm.partition("?")[0] in SEARCHING else int(arm != BASE)
 
 
-def _success(row: _Row) -> Estimate:
+def _success(row: _Option) -> Estimate:
     return stats.mean_interval(row.success, stats.unit_scale())
 
 
-def _gain(row: _Row, findings: Mapping[str, Finding]) -> Estimate:
+def _gain(row: _Option, findings: Mapping[str, Finding]) -> Estimate:
     return findings[row.asked].estimate if row.asked else _ZERO
 
 
@@ -301,7 +301,7 @@ def corrected(estimate: Estimate, optimism: float, least: float = -1.0) -> Estim
 
 
 def _shown(
-    rows: Sequence[_Row], asked: Mapping[str, Question], findings: Mapping[str, Finding], looks: Looks,
+    rows: Sequence[_Option], asked: Mapping[str, Question], findings: Mapping[str, Finding], looks: RepeatedLooks,
     before: frozenset[str],
 ) -> list[bool]:  # fmt: skip
     """Which options are shown to gain, with the error over all of them under control; what was shown stays shown."""
@@ -319,7 +319,7 @@ def _shown(
     return [row.name in fit | before for row in rows]
 
 
-def _evidence(questions: Sequence[Question], looks: Looks) -> F64:
+def _evidence(questions: Sequence[Question], looks: RepeatedLooks) -> F64:
     """E-values (T, K) along the starts, against each option's gaining nothing."""
     values = np.stack([question.values[looks.order] for question in questions], axis=1)
     lo, hi = [q.widest.lo for q in questions], [q.widest.hi for q in questions]
@@ -388,7 +388,9 @@ def _not_shown(finding: Finding | None) -> bool:
     return finding is not None and finding.answer != "yes" and finding.estimate.value is not None
 
 
-def ahead(asked: Sequence[Question], looks: Looks, worth: float, most: int, parts: Sequence[str]) -> Futures | None:
+def ahead(
+    asked: Sequence[Question], looks: RepeatedLooks, worth: float, most: int, parts: Sequence[str]
+) -> Futures | None:
     """Futures of the questions that ``parts`` of the verdict rest on; None where none of them has a value."""
     rest_on = {"takes": ("headroom", "gain"), "both": BOTH}
     names = {name for part in parts for name in rest_on.get(part, (part,))}
@@ -403,7 +405,7 @@ def ahead(asked: Sequence[Question], looks: Looks, worth: float, most: int, part
 
 
 def _forecasts(
-    answers: Mapping[str, r.Answer], asked: Sequence[Question], looks: Looks, worth: float, spare: int | None
+    answers: Mapping[str, r.Answer], asked: Sequence[Question], looks: RepeatedLooks, worth: float, spare: int | None
 ) -> dict[str, Forecast]:
     """For each open answer, the further starts that would settle it; ``spare``: how many there are."""
     parts = [name for name, answer in answers.items() if answer.answer == "open" and not answer.reason]

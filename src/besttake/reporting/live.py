@@ -10,9 +10,9 @@ from markupsafe import Markup
 from besttake.arms import COOLED, RETRIEVE
 from besttake.measure.partial import PartialCell
 from besttake.reporting.html import takes_scripts, takes_section
-from besttake.reporting.numbers import count, duration, interval, percent, points
+from besttake.reporting.numbers import count, duration, percent
 from besttake.reporting.page import Page, Section, prose
-from besttake.reporting.table import Entry, Table
+from besttake.reporting.table import Entry, Table, in_points
 from besttake.reporting.takes import PageTakes
 
 PHASES = {
@@ -88,13 +88,13 @@ def _decided(state: State) -> Section:
     for one in state.cells:
         starts = f"{one.cell.starts} of {one.planned}" if one.planned is not None else str(one.cell.starts)
         tasks = "all tasks" if one.cell.group == "*" else one.cell.group
-        for name, answer in one.answers.items() if one.cell.path is not None else ():
-            assert one.cell.path is not None
-            last, settled = one.cell.path.points[name][-1], one.cell.path.settled.get(name)
-            gain = Entry(f"{points(last.value)} {interval(last.low, last.high, scale=100)}", value=last.value)
+        for name, finding in one.findings.items():
+            estimate, settled = finding.estimate, one.cell.path.settled.get(name) if one.cell.path else None
+            gain = in_points(estimate)
             when = "" if settled is None else f"after {count(settled, 'take')}"
+            answer = _ANSWERS[finding.answer]
             rows.append((
-                one.cell.policy, tasks, starts, percent(one.pass_1), _QUESTIONS[name], _ANSWERS[answer], gain, when
+                one.cell.policy, tasks, starts, percent(one.pass_1), _QUESTIONS[name], answer, gain, when
             ))  # fmt: skip
     if rows:
         head = ("policy", "tasks", "complete starts", "pass@1", "question", "answer", "gain so far, points", "settled")

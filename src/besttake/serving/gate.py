@@ -20,7 +20,7 @@ from besttake.recordings.footage import FPS, Clock, films_of
 from besttake.result import Result
 from besttake.scorers.apply import apply_scorers, embed, needs_demos
 from besttake.scorers.base import Footage, Scorer
-from besttake.scorers.scoring import make_scorers
+from besttake.scorers.score_run import make_scorers
 from besttake.takes.manifest import Manifest
 from besttake.takes.scores import Scores
 from besttake.threads import one_thread

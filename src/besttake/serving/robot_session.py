@@ -255,7 +255,7 @@ class RobotSession:
                 self._first[start] = frames[0]
         # A run until decided leaves out arms that are settled, and looks at itself after each round.
         cells = [one for one in fixed_cells(self._store.manifest, rows) if one.units and not self._plan.until]
-        answers = [answer for data in cells for answer in partial_cell(data, settings, None).answers.values()]
+        answers = [finding.answer for data in cells for finding in partial_cell(data, settings, None).findings.values()]
         settled = sum(answer != "open" for answer in answers)
         self.progress, self._left = Progress(len(rows), len(rows) + len(left), settled, len(answers)), left
 

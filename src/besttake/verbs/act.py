@@ -21,7 +21,7 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.table import Table, Tabular, right
 from besttake.reporting.writers import write_csv
-from besttake.scorers.scoring import score_takes
+from besttake.scorers.score_run import score_takes
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest, check_same
 from besttake.takes.pool import WorkerPool
@@ -39,8 +39,8 @@ from besttake.verbs.diagnose.setup import (
     load_policy,
     manifest_of,
     open_envs,
+    planned_starts,
     set_up,
-    units_of,
 )
 from besttake.verbs.export import Wanted, export
 from besttake.verbs.runs import Run
@@ -128,7 +128,7 @@ def act(
         envs = open_envs(plan)
         if starts is None:
             plan = plan.model_copy(update={"starts": _next_starts(plan, envs)})
-        units = units_of(plan, envs)
+        units = planned_starts(plan, envs)
         if not seen:
             _check_new(units, source)
         workers = closing.enter_context(WorkerPool(worker_count(plan.workers, 1), plan.patience))

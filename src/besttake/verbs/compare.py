@@ -11,14 +11,14 @@ import numpy as np
 
 from besttake.arms import BASE, RETRIEVE
 from besttake.core import relation
-from besttake.core.headroom import F64, start_pass_at_k
+from besttake.core.headroom import start_pass_at_k
 from besttake.core.stats import Estimate, difference_scale, mean_interval, unit_scale
 from besttake.errors import BestTakeError, PlanError, RunError
 from besttake.files import as_paths, version
+from besttake.measure.arrays import arm_takes
 from besttake.measure.cell import relation_cell, relation_of
-from besttake.measure.cells import arm_takes
 from besttake.measure.looks import Unit
-from besttake.measure.rescore import OTHER_TAKES, base_takes, check_same_takes, chosen_from, other_takes, units_of
+from besttake.measure.rescore import OTHER_TAKES, base_takes, check_same_takes, chosen_from, other_takes, starts_of_cell
 from besttake.registry import Uri
 from besttake.reporting import figures, tables, words
 from besttake.reporting.drawing import Figure
@@ -29,6 +29,7 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.scores import WINDOWS, ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.threads import one_thread
+from besttake.types import F64
 
 _Take = tuple[TakeKey, str]
 """Which take: its key, and the checksum of what it did. A copy of a run holds the same ones."""
@@ -185,7 +186,7 @@ def _read(run: Path, result: Result, window: str) -> tuple[list[_Part], list[str
     scores, parts, notes = Scores.open(run), [], []
     for cell in result.cells:
         cell = cell.model_copy(update={"window": window}) if window else cell
-        units = units_of(cell, rows)
+        units = starts_of_cell(cell, rows)
         own, seeds = {*units}, range(cell.seeds)
         takes = frozenset(
             (key, row.sha256 or "") for key, row in rows.items()
@@ -304,8 +305,8 @@ def _pairs(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]
 
 def _shared(old: _Side, a: Cell, new: _Side, b: Cell) -> list[Unit]:
     """The starts of a cell that both runs have, in the same env."""
-    theirs, same = {*units_of(b, new.rows)}, {env for env in old.envs if old.envs[env] == new.envs.get(env)}
-    return [unit for unit in units_of(a, old.rows) if unit in theirs and unit[0] in same]
+    theirs, same = {*starts_of_cell(b, new.rows)}, {env for env in old.envs if old.envs[env] == new.envs.get(env)}
+    return [unit for unit in starts_of_cell(a, old.rows) if unit in theirs and unit[0] in same]
 
 
 def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell, shared: Sequence[Unit]) -> Iterator[Change]:

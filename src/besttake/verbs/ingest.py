@@ -17,10 +17,10 @@ from besttake.arms import BASE
 from besttake.config import check_worth
 from besttake.core.agreement import sources
 from besttake.core.headroom import mean, start_pass_at_k
-from besttake.core.pool import pools
+from besttake.core.policy_pool import pools
 from besttake.files import as_paths, version
-from besttake.measure.cell import cell as measure_cell
-from besttake.measure.cells import ArmTakes, CellData, Settings
+from besttake.measure.arrays import ArmTakes, CellData, Settings
+from besttake.measure.cell import measure_cell
 from besttake.recordings.combine import name_policies, once_by_seed, seeded
 from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.logs import LIBERO, LogFormat

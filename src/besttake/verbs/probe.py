@@ -11,14 +11,14 @@ from besttake.config import Plan, as_plan
 from besttake.conventions import check_compatible
 from besttake.core.offline import RetrievalCheck
 from besttake.errors import LibraryError, PlanError
-from besttake.measure.cell import cell as measure_cell
-from besttake.measure.cells import Settings, probed_cells
+from besttake.measure.arrays import Settings, probed_cells
+from besttake.measure.cell import measure_cell
 from besttake.progress import Reporter, as_reporter
 from besttake.reporting.numbers import number
 from besttake.reporting.table import Entry, Head, Table, Tabular, right
 from besttake.result import Cell
 from besttake.threads import one_thread
-from besttake.verbs.diagnose.check import probe_policy
+from besttake.verbs.diagnose.check import probe_notes, probe_policy
 from besttake.verbs.diagnose.choice import check_for
 from besttake.verbs.diagnose.setup import library_for, load_policy, match_tasks, open_envs
 
@@ -94,7 +94,7 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
         if all(probed.reason for probed in probes.values()):
             raise LibraryError(f"{library.path}: {next(iter(probes.values())).reason}")
         for name, probed in probes.items():
-            for note in probed.notes(name):
+            for note in probe_notes(name, probed):
                 reporter.note(note)
         settings = Settings(plan.seeds, plan.n, scorer=plan.scorer[0], probe_samples=plan.probe_samples)
         cells = probed_cells(settings.scorer, envs, specs, probes, plan.task)

@@ -18,7 +18,7 @@ from besttake.reporting.numbers import estimate_points
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
 from besttake.result import Result
 from besttake.scorers.base import Scorer, ScorerSpec
-from besttake.scorers.scoring import Context, make_scorers, score_takes
+from besttake.scorers.score_run import Context, make_scorers, score_takes
 from besttake.takes.manifest import Manifest
 from besttake.takes.scores import Scores
 from besttake.takes.store import Store

@@ -29,7 +29,7 @@ from besttake.serving.server import serve
 from besttake.takes.key import TakeKey
 from besttake.verbs.diagnose.diagnosis import run_plan
 from besttake.verbs.diagnose.playing import Player, Playing
-from besttake.verbs.diagnose.record import Session
+from besttake.verbs.diagnose.policies import Invocation
 from besttake.verbs.diagnose.setup import with_defaults
 
 _REGISTERED = "registered"
@@ -91,7 +91,7 @@ def session(
         player = Player(partial(_PlayedByPeople, people, service, page.url), {SESSION: _hypotheses(chosen)}, loaded)
         while True:
             people.outdated = False
-            result = run_plan(chosen, out, Session(reporter), player, command)
+            result = run_plan(chosen, out, Invocation(reporter), player, command)
             page.judged = True
             verdict(result)
             with suppress(KeyboardInterrupt):

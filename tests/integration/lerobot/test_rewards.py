@@ -15,7 +15,7 @@ from besttake.config import Plan
 from besttake.demos.build import Options, build
 from besttake.errors import ComponentError
 from besttake.scorers.base import Footage
-from besttake.scorers.scoring import windowed
+from besttake.scorers.score_run import windowed
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.runs import Run

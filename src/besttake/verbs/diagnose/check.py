@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from besttake.arms.base import unmet
 from besttake.config import Plan
 from besttake.core import offline
-from besttake.core.events import onset_frame, phases
+from besttake.core.events import onset_frames, phases
 from besttake.core.offline import Checked, Comparison, GroupCheck, RetrievalCheck, States
 from besttake.core.probe import PolicyProbe, TaskProbe, leave_one_out, spread_over
 from besttake.core.retrieve import RetrievalConfig
@@ -61,6 +61,24 @@ def probe_policy(
             probes[uri, task.name] = _probe_task(policy, library, view, task.name, each, plan)
             stage.advance(each)
     return PolicyProbe(probes)
+
+
+def probe_notes(name: str, probed: PolicyProbe) -> list[str]:
+    """What the result should mention about the probe of the policy called ``name``."""
+    if probed.reason:
+        return [f"demonstration fit of {name} was not measured: {probed.reason}"]
+    ends = {probe.samples.shape[2] - 1 for probe in probed.tasks.values() if not probe.padded} - {0}
+    notes = [
+        f"demonstration fit of {name} leaves out the last {n} steps of each demonstration, which no whole chunk follows"
+        for n in ends
+    ]
+    for (_, task), probe in probed.tasks.items():
+        if probe.padded:
+            notes.append(f"demonstrations of {task} are shorter than a chunk of {name}: their ends were padded")
+    for (_, task), probe in probed.tasks.items():
+        if np.isnan(probe.floor).all():
+            notes.append(f"{task} has no floor for {name}: that needs two demonstrations")
+    return notes
 
 
 def unprobed(spec: PolicySpec, library: Library) -> str:
@@ -153,7 +171,7 @@ def check_retrieval_of(
                 sampled, retrieved = samples.retrieved(config)
                 control = samples.cooled(config.noise)
                 tried.append(offline.judge(compare, config, sampled, retrieved, control, samples.base))
-    chosen = offline.choose(tried)
+    chosen = offline.choose_config(tried)
     return RetrievalCheck(
         len(samples.states.demo), asked.draws, compare.error(samples.base), compare.mean_action(), cooled, noise,
         tuple(tried), chosen, _groups(samples, tasks, tried, chosen, asked) if tried else {},
@@ -350,7 +368,7 @@ class _Samples:
         demo, step = int(view.frame_demo[row]), int(view.frame_step[row])
         onset = max(event for event in (0, *events_of(self._library, demo, angle).tolist()) if event <= step)
         frames = np.flatnonzero(view.frame_demo == demo)
-        return min(int(frames[onset_frame(view.frame_step[frames], onset)]), row)
+        return min(int(frames[onset_frames(view.frame_step[frames], np.array(onset))]), row)
 
     def _at_onsets(self, angle: float | None) -> F32:
         key = "onset", angle

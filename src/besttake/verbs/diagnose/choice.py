@@ -44,7 +44,7 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-def choose(
+def choose_retrieval(
     name: str, policy: Policy, plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None, base: RetrievalConfig,
     reporter: Reporter,
 ) -> Choice:  # fmt: skip

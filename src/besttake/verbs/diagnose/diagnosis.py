@@ -16,8 +16,8 @@ from besttake.arms.base import runnable
 from besttake.config import Plan, as_plan, is_tuning
 from besttake.errors import BestTakeError, RunError
 from besttake.files import clear, version
+from besttake.measure.arrays import CellData
 from besttake.measure.cell import count_cost, measure
-from besttake.measure.cells import CellData
 from besttake.measure.looks import load_history, with_outgrown
 from besttake.measure.partial import ROUNDS
 from besttake.progress import Reporter, as_reporter
@@ -33,7 +33,7 @@ from besttake.takes.store import Store
 from besttake.threads import one_thread
 from besttake.types import EnvSpec, PolicySpec
 from besttake.verbs.diagnose.playing import Player, Playing, check_replicas, replica_count
-from besttake.verbs.diagnose.record import Session, log_repairs, record
+from besttake.verbs.diagnose.policies import Invocation, log_repairs, run_policies
 from besttake.verbs.diagnose.setup import (
     Setup,
     check_starts_and_demos,
@@ -71,34 +71,34 @@ def diagnose(
     Examples:
         >>> besttake.diagnose(policy="testbed:half", env="testbed:pick", starts=20, out="runs/half")  # doctest: +SKIP
     """
-    plan, session = with_defaults(as_plan(plan, keys)), Session(as_reporter(progress))
+    plan, invocation = with_defaults(as_plan(plan, keys)), Invocation(as_reporter(progress))
     if (known := finished_result(plan, out)) is not None:
-        session.reporter.note(f"{out} is finished and answers this plan: nothing is run or computed again")
+        invocation.reporter.note(f"{out} is finished and answers this plan: nothing is run or computed again")
         return known
     check_replicas(plan)
-    return run_plan(plan, out, session, Player(Playing), command)
+    return run_plan(plan, out, invocation, Player(Playing), command)
 
 
-def run_plan(plan: Plan, out: str | Path, session: Session, player: Player, command: str = "") -> Result:
+def run_plan(plan: Plan, out: str | Path, invocation: Invocation, player: Player, command: str = "") -> Result:
     """Make the takes of ``plan`` that the run ``out`` lacks, and write its result."""
     with one_thread(), ExitStack() as closing:
-        with session.timed("set-up"):
+        with invocation.timed("set-up"):
             envs = open_envs(plan)
             check_starts_and_demos(plan, envs)  # before a policy is loaded, which may take minutes
             loaded = {**player.loaded} or {plan.policy[0]: load_policy(plan, plan.policy[0])}
             count = worker_count(plan.workers, replica_count(plan, loaded[plan.policy[0]].spec))
             workers = closing.enter_context(WorkerPool(count, plan.patience))
-            setup = set_up(plan, envs, session.reporter, workers.map)
-        session.notes += setup.notes
+            setup = set_up(plan, envs, invocation.reporter, workers.map)
+        invocation.notes += setup.notes
         manifest = manifest_of(setup, command)
         manifest = manifest.model_copy(update={"identity": {**manifest.identity, **player.identity}})
-        with Store.write(out, manifest) as store, Heartbeat(store.path, session.beat):
-            drop_failed_takes(store, session.reporter)
+        with Store.write(out, manifest) as store, Heartbeat(store.path, invocation.beat):
+            drop_failed_takes(store, invocation.reporter)
             _log.info("run %s: %d takes are there", store.path, len(store.rows()))
-            with session.reporter.run(_most_takes(setup, store)) as session.progress:
-                recorded = record(setup, loaded, store, workers, session, player)
-                with session.timed("statistics"):
-                    each = partial(_measure_cells, workers=workers, reporter=session.reporter)
+            with invocation.reporter.run(_most_takes(setup, store)) as invocation.progress:
+                recorded = run_policies(setup, loaded, store, workers, invocation, player)
+                with invocation.timed("statistics"):
+                    each = partial(_measure_cells, workers=workers, reporter=invocation.reporter)
                     history = load_history(_previous_result(store), recorded.settings)
                     earlier = with_outgrown(history, store.manifest.outgrown, setup.envs)
                     cells, policies, relation, pools = measure(recorded, earlier, each)
@@ -108,12 +108,12 @@ def run_plan(plan: Plan, out: str | Path, session: Session, player: Player, comm
                 digest=run_digest(store.digest(), Scores.open(store.path)), plan=plan.model_dump(mode="json"),
                 versions=versions(), library=None if setup.library is None else setup.library.summary(),
                 worth=plan.worth / 100, cells=[worded(c) for c in cells], policies=[worded(c) for c in policies],
-                relation=relation, cost=count_cost(recorded, session.seconds, session.encoded, session.made),
-                checks=session.checks, pools=pools, notes=_all_notes(setup, recorded.policies, session.notes),
+                relation=relation, cost=count_cost(recorded, invocation.seconds, invocation.encoded, invocation.made),
+                checks=invocation.checks, pools=pools, notes=_all_notes(setup, recorded.policies, invocation.notes),
             )  # fmt: skip
             store.write_bytes("result.json", result.to_json().encode())
             clear(store.path / ROUNDS)
-    session.reporter.conclude(result)
+    invocation.reporter.conclude(result)
     return result
 
 

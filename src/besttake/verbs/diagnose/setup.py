@@ -1,7 +1,7 @@
 """What a plan names, made ready: environments, policies, library, encoder and retrieval settings.
 
 What is wrong with a plan is found before the first take, most of it here. The user's own policy and env are also
-rehearsed (`rehearse`, called by `record`): takes can be repeated only if the env resets exactly and the policy takes
+rehearsed (`rehearse`, called by `policies`): takes can be repeated only if the env resets exactly and the policy takes
 its noise from the draw, and neither shows in a result.
 """
 
@@ -38,7 +38,7 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
 from besttake.scorers.base import Scorer, ScorerSpec
-from besttake.scorers.scoring import Context, make_scorers, named_scorers
+from besttake.scorers.score_run import Context, make_scorers, named_scorers
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import TakeGrid
 from besttake.takes.manifest import Extent, Manifest
@@ -91,7 +91,7 @@ def open_envs(plan: Plan) -> dict[str, EnvSpec]:
     return envs
 
 
-def units_of(plan: Plan, envs: Mapping[str, EnvSpec]) -> list[Unit]:
+def planned_starts(plan: Plan, envs: Mapping[str, EnvSpec]) -> list[Unit]:
     """All starts of a plan: (env, task, start)."""
     return [
         (uri, task.name, start)
@@ -126,7 +126,7 @@ def set_up(
     """
     made = make_scorers(named_scorers(plan.scorer))
     scorers = tuple(made[uri].spec for uri in plan.scorer)
-    check_not_trained_on(scorers, units_of(plan, envs))
+    check_not_trained_on(scorers, planned_starts(plan, envs))
     library = library_for(plan, envs, reporter, each)
     if library is None:
         config = _retrieval(plan, envs, None)
@@ -289,14 +289,14 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
         extent=Extent(
             policies=list(plan.names.values()), seeds=list(range(plan.seeds)), arms=list(plan.arms),
             tasks=[f"{uri} {task.name}" for uri, env in setup.envs.items() for task in plan.chosen_tasks(env)],
-            starts=sorted({start for _, _, start in units_of(plan, setup.envs)}),
+            starts=sorted({start for _, _, start in planned_starts(plan, setup.envs)}),
         ),
     )  # fmt: skip
 
 
 def order_of(setup: Setup) -> list[Unit]:
     """All starts of the plan, in random order across tasks."""
-    return random_order(units_of(setup.plan, setup.envs), setup.plan.seed)
+    return random_order(planned_starts(setup.plan, setup.envs), setup.plan.seed)
 
 
 def versions() -> dict[str, str]:

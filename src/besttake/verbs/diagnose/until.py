@@ -14,7 +14,7 @@ import numpy as np
 
 from besttake.arms import BASE, SHUFFLED
 from besttake.config import Plan
-from besttake.measure.cells import CellData, Settings, Stop, leading, merge_cells
+from besttake.measure.arrays import CellData, Settings, Stop, leading, merge_cells
 from besttake.measure.looks import Unit, cell_name
 from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with
 from besttake.takes.key import TakeKey

@@ -12,8 +12,8 @@ from besttake.demos.library import Library
 from besttake.encoders.pixels import Pixels
 from besttake.errors import RunError
 from besttake.files import safetensors_metadata
-from besttake.scorers import scoring
-from besttake.scorers.scoring import Context, make_scorers, score_takes
+from besttake.scorers import score_run
+from besttake.scorers.score_run import Context, make_scorers, score_takes
 from besttake.takes.manifest import Manifest
 from besttake.takes.scores import ScoreName, Scores, run_digest
 from besttake.takes.store import Store
@@ -67,7 +67,7 @@ def test_every_window_of_every_take_is_scored_as_by_hand(run: Path, library: Lib
 def test_batches_change_no_bit_of_the_scores(run: Path, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = scored(run, library).digest()
     for size in (1, 5, 100):
-        monkeypatch.setattr(scoring, "_BATCH", size)
+        monkeypatch.setattr(score_run, "_BATCH", size)
         assert scored(run, library).digest() == whole
 
 
@@ -204,7 +204,7 @@ def ways(*names: str) -> list[str]:
 def test_scorers_that_fail_lose_their_own_columns_with_one_line_each(
     run: Path, library: Library, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "_BATCH", 100)
+    monkeypatch.setattr(score_run, "_BATCH", 100)
     alone = scored(run, library, "manifold")
     scores = scored(run, library, *ways(*WRONG, "well"), "manifold")
     assert {name.removeprefix("odd ") for name in scores.lost} == {*WRONG}
@@ -231,7 +231,7 @@ def test_who_stops_a_scorer_keeps_the_scores_of_those_before_it(run: Path, libra
 def test_a_scorer_that_reads_length_is_noticed_though_it_does_not_say_so(
     run: Path, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "_BATCH", 4)
+    monkeypatch.setattr(score_run, "_BATCH", 4)
     scores = scored(run, library, *ways("length", "well", "half", "restless"))
     assert scores.length == {"odd length"}
     assert not scores.lost

@@ -1,32 +1,33 @@
-"""What one take each of several policies gives, against as many takes of the best of them.
+"""The success of one take of each of several policies, compared with as many takes of the best of them.
 
-Takes of a start are independent given the start, so one take each fails as often as the product of the policies' own
-failure rates at the start, averaged over starts: no draw of takes is needed.
+Takes are independent given their start. The chance that one take of each policy fails is therefore the product of the
+policies' failure rates at the start, averaged over starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 
 from besttake.core import stats
-from besttake.core.headroom import F64, mean, start_pass_at_k, tally
+from besttake.core.arithmetic import F64
+from besttake.core.headroom import mean, start_pass_at_k, tally
 from besttake.core.stats import Estimate
 
 _MOST = 12
-"""With more policies than this, pairs are made of those with the highest success."""
+"""With more policies than this, only those with the highest success are paired."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """One take of each of ``policies`` with a perfect pick (``each``), against as many takes of one (``alone``).
+    """A perfect pick from one take of each of ``policies`` (``each``), compared with as many takes of one (``alone``).
 
-    ``best`` is that one: of all policies with takes of these starts, the one with the highest success. ``gain`` is the
-    difference, paired over the ``starts`` that all share. ``picked``: what the run's score, picking from one take of
-    each, gains over one take of the best; None without scores.
+    That one is ``best``: of all policies with takes of these starts, the one with the highest success. ``gain`` is the
+    difference, paired over the ``starts`` that all policies share. ``picked``: the gain of picking from one take of
+    each by the run's score over one take of the best; None without scores.
     """
 
     policies: tuple[str, ...]
@@ -41,21 +42,21 @@ class Pool:
 def pools(
     starts: Mapping[str, Sequence[Hashable]], outcomes: Mapping[str, F64], scores: Mapping[str, F64 | None]
 ) -> list[Pool]:
-    """All pairs of policies, the one that gains most first, then all of them together.
+    """All pairs of policies, the highest gain first, then all policies together.
 
     ``outcomes`` and ``scores`` of a policy are (S, N), with a row for each of its ``starts``.
     """
     if len(outcomes) < 2:
         return []
-    place = {start: i for i, start in enumerate(dict.fromkeys(start for own in starts.values() for start in own))}
+    place = {start: i for i, start in enumerate(dict.fromkeys(chain.from_iterable(starts.values())))}
 
     def placed(policy: str, values: F64) -> F64:
         table = np.full((len(place), values.shape[1]), np.nan)
         table[[place[start] for start in starts[policy]]] = values
         return table
 
-    tables = {policy: placed(policy, own) for policy, own in outcomes.items()}
-    scored = {policy: placed(policy, own) for policy, own in scores.items() if own is not None}
+    tables = {policy: placed(policy, values) for policy, values in outcomes.items()}
+    scored = {policy: placed(policy, values) for policy, values in scores.items() if values is not None}
     order = sorted(tables, key=lambda name: -mean(start_pass_at_k(tables[name], 1)))[:_MOST]
     pairs = [pool for pair in combinations(order, 2) if (pool := _pool(pair, tables, scored)) is not None]
     pairs.sort(key=lambda pool: -(pool.gain.value if pool.gain.value is not None else -2.0))
@@ -67,11 +68,9 @@ def _pool(names: tuple[str, ...], outcomes: Mapping[str, F64], scores: Mapping[s
     shared = np.logical_and.reduce([tally(outcomes[name])[0] > 0 for name in names])
     if not shared.any():
         return None
-    own = {name: outcomes[name][shared] for name in names}
-    ones = {name: start_pass_at_k(array, 1) for name, array in own.items()}
-    rivals = {name: taken for name, array in outcomes.items() if tally(taken := array[shared])[0].all()}
+    rivals = {name: rows for name, array in outcomes.items() if tally(rows := array[shared])[0].all()}
     best = max(rivals, key=lambda name: mean(start_pass_at_k(rivals[name], 1)))
-    each = 1 - np.prod([1 - one for one in ones.values()], axis=0)
+    each = 1 - np.prod([1 - start_pass_at_k(rivals[name], 1) for name in names], axis=0)
     enough = tally(rivals[best])[0] >= len(names)
     alone = np.where(enough, start_pass_at_k(rivals[best], len(names)), np.nan)
     unit, gain = stats.unit_scale(), stats.pick_scale()
@@ -79,8 +78,8 @@ def _pool(names: tuple[str, ...], outcomes: Mapping[str, F64], scores: Mapping[s
     known = {name: scores[name][shared] for name in names if name in scores}
     picked = None
     if len(names) == 2 and len(known) == 2:
-        both = _picked([own[n] for n in names], [known[n] for n in names])
-        picked = stats.mean_interval(both - start_pass_at_k(rivals[best], 1), gain)
+        success = _picked([rivals[name] for name in names], [known[name] for name in names])
+        picked = stats.mean_interval(success - start_pass_at_k(rivals[best], 1), gain)
     return Pool(
         names, int(shared.sum()), best, stats.mean_interval(each, unit),
         stats.mean_interval(alone, unit) if enough.any() else missing,
@@ -89,7 +88,7 @@ def _pool(names: tuple[str, ...], outcomes: Mapping[str, F64], scores: Mapping[s
 
 
 def _picked(outcomes: list[F64], scores: list[F64]) -> F64:
-    """The success (S,) of the higher-scored of one take each, over all pairs of takes; a tie is a draw."""
+    """The success (S,) of the higher-scored of two takes, one of each policy, over all pairs; a tie counts half."""
     (y, z), (a, b) = outcomes, scores
     known = np.isfinite(y + a)[:, :, None] & np.isfinite(z + b)[:, None, :]
     first = 0.5 * (1 + np.sign(np.where(known, a[:, :, None] - b[:, None, :], 0.0)))

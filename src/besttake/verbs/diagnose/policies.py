@@ -16,12 +16,12 @@ from besttake.core.probe import PolicyProbe
 from besttake.encoders.base import Encoder
 from besttake.encoders.cache import CachedEncoder
 from besttake.errors import BestTakeError, PlanError
-from besttake.measure.cells import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
+from besttake.measure.arrays import CellData, Recorded, Settings, Stop, cells_of, leading, merge_cells
 from besttake.measure.partial import ROUNDS, PartialCell, partial_cell, round_json
 from besttake.measure.until import begin_with
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, RunProgress
-from besttake.scorers.scoring import score_takes, unscored
+from besttake.scorers.score_run import score_takes, unscored
 from besttake.takes.heartbeat import Beat
 from besttake.takes.jobs import TakeGrid
 from besttake.takes.key import Row, TakeKey
@@ -29,8 +29,8 @@ from besttake.takes.pool import WorkerPool
 from besttake.takes.scores import Scores
 from besttake.takes.store import Store
 from besttake.types import PolicySpec
-from besttake.verbs.diagnose.check import probe_policy
-from besttake.verbs.diagnose.choice import Choice, choose
+from besttake.verbs.diagnose.check import probe_notes, probe_policy
+from besttake.verbs.diagnose.choice import Choice, choose_retrieval
 from besttake.verbs.diagnose.playing import Player
 from besttake.verbs.diagnose.setup import (
     Setup,
@@ -52,7 +52,7 @@ _Play = Callable[[Collection[TakeKey]], None]
 
 
 @dataclass
-class Session:
+class Invocation:
     """What one invocation keeps count of: seconds per stage, remarks, checks of retrieval, frames that it encoded.
 
     ``made``: takes that it tried to make. ``rounds``: what a run until decided shows to those who watch, by policy.
@@ -93,51 +93,53 @@ class Session:
         self.notes.append(text)
 
 
-def record(
-    setup: Setup, loaded: dict[str, Policy], store: Store, workers: WorkerPool, session: Session, player: Player
+def run_policies(
+    setup: Setup, loaded: dict[str, Policy], store: Store, workers: WorkerPool, invocation: Invocation, player: Player
 ) -> Recorded:
     """Make the takes, probes and scores that are missing.
 
     Policies are large, so only one is held at a time: ``loaded`` is emptied.
     """
     plan, specs, probes = setup.plan, {}, {}
-    settings, scoring = _settings(setup), _Scoring(setup, store, session)
+    settings, scoring = _settings(setup), _Scoring(setup, store, invocation)
     planned: list[TakeKey] = []
     stops: dict[str, Stop] = {}
     left_out: dict[str, tuple[str, ...]] = {}
-    with session.timed("set-up"):
-        _check_policies(setup, loaded, store, session.reporter)
+    with invocation.timed("set-up"):
+        _check_policies(setup, loaded, store, invocation.reporter)
     for left, (uri, name) in zip(range(len(plan.policy), 0, -1), plan.names.items(), strict=True):
-        with session.timed("set-up"):
+        with invocation.timed("set-up"):
             policy = loaded.pop(uri, None) or load_policy(plan, uri)
-        with session.timed("check"):
-            choice = _choose(name, policy, setup, session)
+        with invocation.timed("check"):
+            choice = _choose(name, policy, setup, invocation)
         own = replace(setup, retrieval=choice.config)
         left_out[name] = choice.left_out
         grids = _admit(name, policy.spec, own, store, choice.left_out)
-        with player.playing(grids, uri, policy, own, store, workers, session.reporter, session.count_take) as play:
+        with player.playing(
+            grids, uri, policy, own, store, workers, invocation.reporter, invocation.count_take
+        ) as play:
             if settings.places is None:
                 keys = [key for grid in grids for key in grid.take_keys()]
-                session.progress.planned[name] = len({*keys} - {row.key for row in store.rows()})
-                with session.timed("takes"):
+                invocation.progress.planned[name] = len({*keys} - {row.key for row in store.rows()})
+                with invocation.timed("takes"):
                     play(keys)
             else:
                 course = _course(grids, policy.spec, own, settings, play, scoring)
-                made = session.progress.done
+                made = invocation.progress.done
                 budget = budget_of(plan, len({*course.cell_of.values()}))
                 share = _budget_share((budget - len(planned)) // left, course, store)
                 keys, stopped = play_until_decided(course, share)
                 stops |= stopped
-                session.progress.planned[name] = session.progress.done - made
-            session.notes += play.remarks()
+                invocation.progress.planned[name] = invocation.progress.done - made
+            invocation.notes += play.remarks()
         planned += keys
-        with session.timed("probe"):
-            probes[name] = _probe(name, policy, setup, session)
+        with invocation.timed("probe"):
+            probes[name] = _probe(name, policy, setup, invocation)
         specs[name] = policy.spec
         del policy, play
-    with session.timed("scoring"):
+    with invocation.timed("scoring"):
         scores = scoring.finish()
-        log_repairs(store, session.reporter)
+        log_repairs(store, invocation.reporter)
     return Recorded(
         settings, envs=setup.envs, policies=specs, rows=store.rows(), scores=scores, probes=probes,
         goes_on={uri: setup.goes_on(env) for uri, env in setup.envs.items()}, planned=set(planned), stops=stops,
@@ -177,16 +179,16 @@ def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, re
                         )
 
 
-def _choose(name: str, policy: Policy, setup: Setup, session: Session) -> Choice:
+def _choose(name: str, policy: Policy, setup: Setup, invocation: Invocation) -> Choice:
     """The retrieval of a policy's takes, with what there is to say about it, before the first of them."""
-    choice = choose(name, policy, setup.plan, setup.envs, setup.library, setup.retrieval, session.reporter)
+    choice = choose_retrieval(name, policy, setup.plan, setup.envs, setup.library, setup.retrieval, invocation.reporter)
     for note in choice.notes:
-        session.note(note)
+        invocation.note(note)
     named = setup.plan.arms if "arms" in setup.plan.model_fields_set else ()
     for note in runnable(replace(policy.spec, name=name), named)[1]:
-        session.reporter.note(note)
+        invocation.reporter.note(note)
     if choice.check is not None:
-        session.checks[name] = choice.check
+        invocation.checks[name] = choice.check
     return choice
 
 
@@ -208,16 +210,16 @@ def _course(
     grids: list[TakeGrid], spec: PolicySpec, setup: Setup, settings: Settings, playing: _Play, scoring: _Scoring
 ) -> Course:
     """The rounds of takes and scores of one policy in a run until decided."""
-    policy, session, store = grids[0].policy, scoring.session, scoring.store
+    policy, invocation, store = grids[0].policy, scoring.invocation, scoring.store
     groups = {(uri, task.name): task.group for uri, env in setup.envs.items() for task in env.tasks}
     order = sorted(settings.places or {}, key=(settings.places or {}).__getitem__)
 
     def play(keys: Collection[TakeKey]) -> None:
-        with session.timed("takes"):
+        with invocation.timed("takes"):
             playing(keys)
 
     def observe(planned: Collection[TakeKey]) -> list[CellData]:
-        with session.timed("scoring"):
+        with invocation.timed("scoring"):
             scores = scoring.so_far()
         cells = cells_of(
             Recorded(
@@ -226,9 +228,9 @@ def _course(
             )
         )  # fmt: skip
         whole = [leading(merge_cells(policy, cells), set(planned), settings.places or {})] if len(cells) > 1 else []
-        session.rounds[policy] = [partial_cell(cell, settings, None) for cell in (*whole, *cells) if cell.units]
+        invocation.rounds[policy] = [partial_cell(cell, settings, None) for cell in (*whole, *cells) if cell.units]
         with suppress(BestTakeError, OSError):  # only those who watch need it
-            store.write_bytes(ROUNDS, round_json([cell for own in session.rounds.values() for cell in own]))
+            store.write_bytes(ROUNDS, round_json([cell for own in invocation.rounds.values() for cell in own]))
         return cells
 
     cells = {(env, task, start): (env, groups[env, task]) for env, task, start in order}
@@ -247,19 +249,19 @@ def _budget_share(share: int, course: Course, store: Store) -> int:
     return max(share, there)
 
 
-def _probe(name: str, policy: Policy, setup: Setup, session: Session) -> PolicyProbe | None:
+def _probe(name: str, policy: Policy, setup: Setup, invocation: Invocation) -> PolicyProbe | None:
     if setup.library is None or not setup.plan.probe_states:
         return None
-    probed = probe_policy(policy, setup.library, setup.envs, setup.plan, session.reporter)
-    session.notes += probed.notes(name)
+    probed = probe_policy(policy, setup.library, setup.envs, setup.plan, invocation.reporter)
+    invocation.notes += probe_notes(name, probed)
     return probed
 
 
 class _Scoring:
     """Scores the takes of a diagnosis: all at the end, or for a run until decided round by round."""
 
-    def __init__(self, setup: Setup, store: Store, session: Session) -> None:
-        self.setup, self.store, self.session = setup, store, session
+    def __init__(self, setup: Setup, store: Store, invocation: Invocation) -> None:
+        self.setup, self.store, self.invocation = setup, store, invocation
         # Without demonstrations, scorers that need none may still see embeddings.
         self.encoder: Encoder = setup.encoder or encoder_without_demos(setup.plan.encoder, setup.plan.patience)
         self._new = 0
@@ -275,17 +277,17 @@ class _Scoring:
 
     def finish(self) -> Scores | None:
         """The scores of all takes, None where there are none, with what there is to say about them."""
-        scores, encoder, session = self.so_far(self.session.reporter), self.encoder, self.session
+        scores, encoder, invocation = self.so_far(self.invocation.reporter), self.encoder, self.invocation
         declared = {spec.name for spec in self.setup.scorers if spec.length}
-        session.notes += [length_note(name) for name in sorted(scores.length - declared)]
+        invocation.notes += [length_note(name) for name in sorted(scores.length - declared)]
         blank = {name: unscored(scores, name) for name in {s.name for s in self.setup.scorers} & {*scores.scorers}}
         less = [f"scorer {name}: {n} of {len(scores)} takes have no score" for name, n in sorted(blank.items()) if n]
         for why in (*scores.lost.values(), *less):
-            session.note(why)
-        session.encoded = self._new
+            invocation.note(why)
+        invocation.encoded = self._new
         if isinstance(encoder, CachedEncoder):
             _log.info("embeddings: %d encoded, %d from the cache", encoder.encoded, encoder.reused)
-            session.encoded = encoder.encoded
+            invocation.encoded = encoder.encoded
         return scores if scores.scorers else None
 
 

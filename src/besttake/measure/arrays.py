@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from besttake.arms import BASE
 from besttake.core import headroom, select
 from besttake.core.probe import PolicyProbe, TaskProbe
+from besttake.core.relation import stacked
 from besttake.measure.looks import Unit
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.scores import SCORERS, ScoreName, Scores
@@ -271,10 +272,10 @@ def merge_cells(policy: str, cells: Sequence[CellData]) -> CellData:
     windows = tuple(w for w in cells[0].windows if all(w in c.windows for c in cells))
     arms = {
         name: ArmTakes(
-            _stacked([c.arms[name].outcomes for c in cells]),
-            _stacked([c.arms[name].lengths for c in cells]),
+            stacked([c.arms[name].outcomes for c in cells]),
+            stacked([c.arms[name].lengths for c in cells]),
             {
-                score: _stacked([c.arms[name].scores[score] for c in cells])
+                score: stacked([c.arms[name].scores[score] for c in cells])
                 for score in cells[0].arms[name].scores
                 if score.window in windows
             },
@@ -310,10 +311,3 @@ def leading(data: CellData, planned: Collection[TakeKey], places: Mapping[Unit, 
             arm.outcomes * shown, arm.lengths * shown, {score: values * shown for score, values in arm.scores.items()}
         )
     return replace(data, arms=arms, planned=counted, errors=counted - sum(arm.takes for arm in arms.values()))
-
-
-def _stacked(arrays: Sequence[F64]) -> F64:
-    width = max(array.shape[1] for array in arrays)
-    return np.concatenate(
-        [np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=np.nan) for array in arrays]
-    )
