@@ -250,7 +250,7 @@ def act(
       besttake act runs/half --starts 20:60 --lerobot datasets/kept
       besttake act runs/half --option "cooled, best of 3" --json
     """
-    from besttake.reporting.terminal import Sentence, acted
+    from besttake.reporting.terminal import Sentence, promise_check
     from besttake.verbs import act as verb
 
     made = verb.act(
@@ -258,7 +258,7 @@ def act(
         command=command(),
     )  # fmt: skip
     written = verb.write_kept(made, lerobot=lerobot, films=films, csv=csv)
-    show([*acted(made), *map(Sentence, map(str, written))], made.to_json(), as_json)
+    show([*promise_check(made), *map(Sentence, map(str, written))], made.to_json(), as_json)
     check_failed(made.failed, Path(made.out))
 
 

@@ -67,7 +67,7 @@ def rank(
 
 def _judged(takes: list[str], run: Path, policy: str, task: str, fps: float, as_json: bool) -> int:
     """Print what the gate of a run says of the last take; the exit code."""
-    from besttake.reporting.words import judged
+    from besttake.reporting.words import gate_decision
     from besttake.serving.gate import Gate
 
     gate = Gate.open(run, policy)
@@ -75,7 +75,7 @@ def _judged(takes: list[str], run: Path, policy: str, task: str, fps: float, as_
         judgement = gate.judge_recording(take, task, fps)
         if judgement.accept:
             break
-    show(judged(judgement, takes), asdict(judgement), as_json)
+    show(gate_decision(judgement, takes), asdict(judgement), as_json)
     return 0 if judgement.accept else 4
 
 

@@ -26,11 +26,11 @@ def runs_list(
       besttake runs list
       besttake runs list experiments/ --json
     """
-    from besttake.reporting.terminal import run_list
     from besttake.verbs.runs import list_runs
 
     listed = list_runs(directory)
-    show(run_list(listed), listed.to_json(), as_json)
+    empty = "There are no runs here; `besttake diagnose` makes one."
+    show([listed.table] if listed.runs else empty, listed.to_json(), as_json)
 
 
 def runs_show(directory: RunDirectory, as_json: Json = False) -> None:

@@ -23,7 +23,7 @@ from besttake.reporting.drawing import (
     spread,
 )
 from besttake.reporting.numbers import estimate_percent, estimate_points, percent, points
-from besttake.reporting.tables import gain_headroom
+from besttake.reporting.result_tables import gain_headroom
 
 if TYPE_CHECKING:
     from besttake.result import Cell, Relation, Result

@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from besttake.demos.reading import jpeg
 from besttake.files import write_text
-from besttake.reporting import figures, tables, words
+from besttake.reporting import figures, result_tables, words
 from besttake.reporting.candidates import KINDS
-from besttake.reporting.numbers import duration, estimate_percent, estimate_points, sentence
+from besttake.reporting.numbers import estimate_percent, estimate_points, sentence, time_text
 from besttake.reporting.page import Page, Section, block, bullets, code, key, picture, prose, template, title
 from besttake.reporting.table import Table, with_interval
 from besttake.reporting.takes import PageTakes, page_takes
@@ -115,12 +115,12 @@ def _verdict(result: Result, takes: PageTakes, run: Path | None) -> Section:
         return Section("verdict", "", [prose(f"{nothing} on where it stopped.", "state"), *notes], "Verdict")
     parts, menus = [], [figures.menu(cell, _path(i), result.worth) for i, cell in enumerate(cells)]
     for i, cell in enumerate(cells):
-        said = Markup("").join(prose(line, "small") for line in words.more(cell))
-        rise = tables.success(cell)
+        said = Markup("").join(prose(line, "small") for line in words.details(cell))
+        rise = result_tables.success(cell)
         rate = Markup('<span class="rise">{}</span>').format(f"{rise} success") if rise != "-" else Markup("")
         named = key(i, cell.policy) if len(cells) > 1 else ""
         head = Markup('<h2 class="name">{} {}</h2>').format(named, rate)
-        command = words.act(result, run, cell) or words.settle(run, cell)
+        command = words.act_command(result, run, cell) or words.plan_command(run, cell)
         act = Markup('<pre class="command">{}</pre>').format(command) if command else ""
         see = Markup(' · <a href="#takes" class="see" data-policy="{}">its takes</a>').format(cell.policy)
         links = Markup('<p class="small"><a href="#policy-{}">why</a>{}</p>').format(i, see if takes.heat else "")
@@ -160,7 +160,7 @@ def _why(result: Result) -> Section:
 
 def _policy(i: int, cell: Cell, result: Result) -> Markup:
     parts = [Markup('<h3 class="name" id="policy-{}">{}</h3>').format(i, key(i, cell.policy))]
-    state, room = words.state(cell), cell.headroom
+    state, room = words.special_case(cell), cell.headroom
     if state and state != words.headline(cell):
         parts.append(prose(state, "state"))
     if room is not None and room.pass_1.value is not None:
@@ -175,8 +175,8 @@ def _policy(i: int, cell: Cell, result: Result) -> Markup:
         own = Markup("").join(answer.format(a.tone, a.question, a.badge, code(a.sentence)) for a in answers)
         parts.append(Markup('<dl class="answers">{}</dl>').format(own))
     if cell.verdict is not None and len(cell.verdict.options) > 1:
-        parts.append(tables.options(cell).section("choices"))
-    if rule := words.rule(cell):
+        parts.append(result_tables.options(cell).section("choices"))
+    if rule := words.error_rate(cell):
         parts.append(prose(rule, "small"))
     if known := words.audit(cell):
         parts += [prose(known), picture(figures.sources(cell, f"/policies/{i}"))]
@@ -190,11 +190,11 @@ def _ladder(result: Result) -> Section:
     for i, cell in enumerate(result.policies):
         figure, below = figures.ladder(cell, _path(i)), []
         if figure is None:
-            below.append(prose(words.state(cell) or "No ladder: nothing was measured.", "none"))
+            below.append(prose(words.special_case(cell) or "No ladder: nothing was measured.", "none"))
         drawn.append(picture(figure, key(i, cell.policy), *below))
     parts = [prose(_LADDER), block("pair", *drawn) if drawn else prose("No takes, no ladder.", "none")]
     if scored := _scored(result):
-        parts += [title("Every scorer, on the window that the verdict reads"), tables.scorers(scored).section()]
+        parts += [title("Every scorer, on the window that the verdict reads"), result_tables.scorers(scored).section()]
     return Section("ladder", "Every way to keep one take", parts, "More", "folded")
 
 
@@ -203,9 +203,9 @@ def _relation(result: Result) -> Section:
     drawn = figures.relation(result)
     if drawn is None or result.relation.interval is None:  # with fewer than eight cells there is nothing to see
         return Section("relation", "", [])
-    beside = [bullets(words.relation(result.relation)), _legend(cell.policy for cell in result.policies)]
+    beside = [bullets(words.relation_sentences(result.relation)), _legend(cell.policy for cell in result.policies)]
     if result.relation.r is not None:
-        beside.append(tables.within_policies(result).section("compact"))
+        beside.append(result_tables.within_policies(result).section("compact"))
     parts = [block("side", picture(drawn), block("", *beside, prose(_RELATION, "small")))]
     return Section("relation", "Gain against headroom", parts, style="folded")
 
@@ -218,7 +218,7 @@ def _legend(names: Any) -> Markup:
 def _arms(result: Result) -> Section:
     """Each arm against the frozen policy."""
     drawn = [
-        picture(None, key(i, cell.policy), tables.arms(cell).section("compact"))
+        picture(None, key(i, cell.policy), result_tables.arms(cell).section("compact"))
         for i, cell in enumerate(result.policies)
         if cell.arms is not None and len(cell.arms.arms) > 1
     ]
@@ -229,13 +229,13 @@ def _fit(result: Result) -> Section:
     """Demonstration fit, and the check of retrieval."""
     parts, fitted = [], [cell for cell in result.policies if cell.dfe is not None]
     if fitted:
-        parts += [prose(_FIT), tables.fit(fitted).section()]
+        parts += [prose(_FIT), result_tables.fit(fitted).section()]
     if result.checks:
         parts.append(title("How retrieval was chosen"))
         for uri, check in result.checks.items():
             parts.append(Markup('<p class="says"><b>{}</b>: {}.</p>').format(uri, words.check_sentence(check)))
             if not check.reason:
-                inside = tables.check(check).section() + prose(tables.CHECK_LEGEND, "small")
+                inside = result_tables.check(check).section() + prose(result_tables.CHECK_LEGEND, "small")
                 parts.append(_unprinted("Everything that was tried", inside))
     return Section("fit", "Fit to the demonstrations", parts, style="folded")
 
@@ -243,11 +243,11 @@ def _fit(result: Result) -> Section:
 def _tables(result: Result) -> Section:
     """Every cell and task, and how the run was made."""
     lead = "Success in percent, differences in points. Click a heading to sort, ▶ to see takes of a cell."
-    parts = [prose(lead), tables.cells(result.cells).section(name="cells")]
+    parts = [prose(lead), result_tables.cells(result.cells).section(name="cells")]
     if not result.cells:
         parts = [prose("No cells: nothing has been run.", "none")]
     if sum(len(cell.tasks) for cell in result.cells) > len(result.cells):
-        parts += [title("Per task"), tables.tasks(result.cells).section(name="tasks")]
+        parts += [title("Per task"), result_tables.tasks(result.cells).section(name="tasks")]
     for cell in result.cells:
         if cell.notes:
             parts.append(prose(f"{cell.policy}, {cell.group}: {' '.join(map(sentence, cell.notes))}", "note"))
@@ -272,7 +272,7 @@ def _made(result: Result) -> list[Markup]:
     versions = [("besttake", result.besttake), *result.versions.items(), ("made", result.created)]
     versions += [("digest of takes", result.digest[:16])] if result.digest else []
     facts = {
-        "Cost": [*spent, *((stage, duration(seconds)) for stage, seconds in cost.seconds.items())],
+        "Cost": [*spent, *((stage, time_text(seconds)) for stage, seconds in cost.seconds.items())],
         "Versions": versions,
     }
     return [

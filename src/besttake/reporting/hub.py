@@ -13,7 +13,7 @@ from besttake.core.stats import Estimate
 from besttake.errors import PlanError, need
 from besttake.files import write_text
 from besttake.registry import Uri
-from besttake.reporting import tables, words
+from besttake.reporting import result_tables, words
 from besttake.reporting.numbers import count, estimate_percent
 from besttake.result import Cell, Result
 from besttake.sanitize import markdown
@@ -40,7 +40,12 @@ def write_hub(result: Result, directory: Path, policy: str = "", benchmark: str 
         if one.value is not None
     ]
     text = yaml.safe_dump(hub.eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True, width=1000)
-    parts = ["## At test time", markdown(words.headline(cell)), tables.cells(own).markdown(), markdown(_made(result))]
+    parts = [
+        "## At test time",
+        markdown(words.headline(cell)),
+        result_tables.cells(own).markdown(),
+        markdown(_made(result)),
+    ]
     return [
         write_text(directory / ".eval_results" / "besttake.yaml", text, parents=True),
         write_text(directory / "besttake.md", "\n\n".join(parts) + "\n", parents=True),

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from besttake.arms import COOLED, RETRIEVE
 from besttake.measure.partial import PartialCell
 from besttake.reporting.html import takes_scripts, takes_section
-from besttake.reporting.numbers import count, duration, interval, percent, points
+from besttake.reporting.numbers import count, interval, percent, points, time_text
 from besttake.reporting.page import Page, Section, prose
 from besttake.reporting.table import Entry, Table
 from besttake.reporting.takes import PageTakes
@@ -68,7 +68,7 @@ def live_page(name: str, state: State, takes: PageTakes, stamp: str) -> Page:
     parts = [count(state.done, "take") + (f" of {most}{state.planned:,}" if state.planned else "")]
     parts += [f"{count(state.failed, 'take')} failed to run"] if state.failed else []
     if state.phase == "running":
-        parts += [f"{duration(state.left)} left{' at most' if state.until else ''}"] if state.left is not None else []
+        parts += [f"{time_text(state.left)} left{' at most' if state.until else ''}"] if state.left is not None else []
         parts += [state.doing] if state.doing else []
     sections = [_decided(state), takes_section(takes, [one.cell for one in state.cells], scored=False)]
     if state.failures:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from besttake.core.offline import RetrievalCheck
 from besttake.files import write_text
-from besttake.reporting import tables, words
-from besttake.reporting.numbers import duration, estimate_plain
+from besttake.reporting import result_tables, words
+from besttake.reporting.numbers import estimate_plain, time_text
 from besttake.result import Cell, Result
 from besttake.sanitize import markdown, printable
 
@@ -36,32 +36,35 @@ def render(result: Result) -> str:
     for uri, check in result.checks.items():
         parts += _check(uri, check)
     if result.cells:
-        parts += ["## Every cell", tables.cells(result.cells).markdown()]
+        parts += ["## Every cell", result_tables.cells(result.cells).markdown()]
         if sum(len(cell.tasks) for cell in result.cells) > len(result.cells):
-            parts += ["## Every task", tables.tasks(result.cells).markdown()]
-        parts += ["## Gain against headroom", " ".join(markdown(line) for line in words.relation(result.relation))]
+            parts += ["## Every task", result_tables.tasks(result.cells).markdown()]
+        parts += [
+            "## Gain against headroom",
+            " ".join(markdown(line) for line in words.relation_sentences(result.relation)),
+        ]
     parts.append(_made(result))
     return "\n\n".join(parts) + "\n"
 
 
 def _check(uri: str, check: RetrievalCheck) -> list[str]:
     parts = [f"## Retrieval for {markdown(uri)}, at held-out demonstrations", markdown(words.check_sentence(check))]
-    return parts if check.reason else [*parts, tables.check(check).markdown(), tables.CHECK_LEGEND]
+    return parts if check.reason else [*parts, result_tables.check(check).markdown(), result_tables.CHECK_LEGEND]
 
 
 def _policy(cell: Cell, worth: float) -> list[str]:
     parts = [f"## {markdown(cell.policy)}", f"**{markdown(words.headline(cell))}**"]
-    state = words.state(cell)
+    state = words.special_case(cell)
     if state and state != words.headline(cell):
         parts.append(markdown(state))
     parts += [f"- {a.question} **{a.badge}**. {markdown(a.sentence)}" for a in words.answers(cell, worth)]
-    parts += [tables.options(cell).markdown()] if cell.verdict is not None else []
-    parts += [markdown(line) for line in (*words.more(cell), words.audit(cell)) if line]
+    parts += [result_tables.options(cell).markdown()] if cell.verdict is not None else []
+    parts += [markdown(line) for line in (*words.details(cell), words.audit(cell)) if line]
     parts += [f"> {markdown(note)}" for note in cell.notes]
     if cell.selectors is not None:
-        parts.append(tables.scorers([cell]).markdown())
+        parts.append(result_tables.scorers([cell]).markdown())
     if cell.arms is not None:
-        parts.append(tables.arms(cell).markdown())
+        parts.append(result_tables.arms(cell).markdown())
     if cell.dfe is not None:
         ratio = estimate_plain(cell.dfe.ratio) or markdown(cell.dfe.reason or "not measured")
         parts.append(f"Demonstration-fit error over the floor: {ratio}.")
@@ -71,7 +74,7 @@ def _policy(cell: Cell, worth: float) -> list[str]:
 def _made(result: Result) -> str:
     cost = result.cost
     lines = [f"{cost.takes} takes, {cost.steps} steps, {cost.frames_encoded} frames encoded"]
-    lines += [f"{name} {duration(seconds)}" for name, seconds in result.cost.seconds.items()]
+    lines += [f"{name} {time_text(seconds)}" for name, seconds in result.cost.seconds.items()]
     made = markdown(f"Made by BestTake {result.besttake} at {result.created}: {', '.join(lines)}.")
     command = printable(" ".join(result.command.split()))
     return f"{made}\n\n    {command}" if command else made

@@ -11,7 +11,7 @@ from besttake import registry
 from besttake.errors import BestTakeError, PlanError, one_line
 from besttake.measure.rescore import check_same_takes
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting import tables, writers
+from besttake.reporting import result_tables, writers
 from besttake.reporting.dataset import Scene, write_dataset
 from besttake.reporting.hub import write_hub
 from besttake.takes.key import Row, TakeKey
@@ -152,7 +152,7 @@ def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
 
 
 def _tables(run: Run, folder: Path) -> list[Path]:
-    named = {"cells": tables.numbers(run.result)}
+    named = {"cells": result_tables.numbers(run.result)}
     if (run.path / "takes.sqlite").is_file():
         with Store.open(run.path) as store:
             rows = store.rows()
