@@ -218,8 +218,8 @@ def _cheaper(verdict: Verdict) -> str:
         return ""
     less = "Cheaper" if price(option) != price(recommended) else "Simpler"
     return (
-        f"{less}: {action(option)} ({price(option)}). It may do as well: the recommended option gains"
-        f" {estimate_points(option.behind)} more, which does not decide it."
+        f"{less}: {action(option)} ({price(option)}). It may do as well: the difference is"
+        f" {estimate_points(option.behind)}, so one cannot tell yet."
     )
 
 
