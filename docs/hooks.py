@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from besttake.cli.main import app, plain, without_range
+from besttake.cli.main import app, plain_metavar, without_range
 
 COMMANDS = "<!-- every command, made by docs/hooks.py -->"
 _LINK = re.compile(r"(\]\(|src=\")((?:\.\./)+[^)\s\"]+)")
@@ -50,7 +50,7 @@ def _commands(name: str, command: Any) -> list[str]:
         lines += ["| option | meaning |", "| --- | --- |"]
         for flags, text in rows:
             meaning = _cell(without_range(text)).replace("<", "&lt;")
-            lines.append(f"| `{' '.join(plain(flags).split())}` | {meaning} |")
+            lines.append(f"| `{' '.join(plain_metavar(flags).split())}` | {meaning} |")
     return [*lines, ""]
 
 

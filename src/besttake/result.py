@@ -434,13 +434,13 @@ class Result(_Model):
 
     def to_dataframe(self) -> Any:
         """Return a row per cell and number as a pandas DataFrame, proportions as fractions. Needs pandas."""
-        from besttake.reporting.tables import numbers
+        from besttake.reporting.result_tables import numbers
 
         return numbers(self).dataframe()
 
     def __repr__(self) -> str:
         """What a diagnosis prints last: one line per policy, and what is not decided."""
-        from besttake.reporting.tables import summary
+        from besttake.reporting.result_tables import summary
         from besttake.reporting.words import remarks
 
         return "\n".join([*summary(self, self.policies).text(), *remarks(self)])
@@ -448,7 +448,7 @@ class Result(_Model):
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        from besttake.reporting.tables import verdicts
+        from besttake.reporting.result_tables import verdicts
 
         return verdicts(self).html()
 

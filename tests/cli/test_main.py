@@ -34,7 +34,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["diagnose", "--policy", "testbed:half", "--env", "Reach-v0"], "did you mean gym:Reach-v0"),
         (["diagnose", "--policy", "python:polcy:make", "--env", "testbed"], "there is no polcy.py in "),
         (["diagnose", "--policy", "python:json:lods", "--env", "testbed"], "json has no 'lods'; did you mean 'loads'?"),
-        (["serve", "--policy", "testbed:half", "--env", "testbed"], "--env belongs to a --session; without one"),
+        (["serve", "--policy", "testbed:half", "--env", "testbed"], "--env needs a --session"),
         (["diagnose", "--policy", "policy.py:make", "--env", "testbed"], "did you mean python:policy:make?"),
         (["diagnose", "--policy", "testbed:half", "--env", "gym:Fetch-v4"], "gym:MODULE:Fetch-v4"),
         (["diagnose", "--policy", "testbed:half", "--env", "nowhere"], "no env of kind 'nowhere'"),
@@ -115,7 +115,7 @@ def test_a_library_is_built_shown_and_checked(
     summary = json.loads(capsys.readouterr().out)
     assert summary["demos"] == 3
     assert call(monkeypatch, "library", "check", out) == 0
-    assert "is whole" in capsys.readouterr().out.replace("\n", " ")
+    assert "is undamaged" in capsys.readouterr().out.replace("\n", " ")
     (tmp_path / "library" / "embeddings.npy").write_bytes(b"x")
     assert call(monkeypatch, "library", "check", out) == 2
     assert "build the library again" in capsys.readouterr().err

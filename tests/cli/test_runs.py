@@ -196,7 +196,7 @@ def test_a_run_grows_and_keeps_what_it_has(plan: Path, reference: Path, besttake
 
 def test_an_error_that_comes_after_ctrl_c_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     def raised(error: Exception) -> BaseException:
-        with pytest.raises(BaseException) as caught, interrupt.heeded():
+        with pytest.raises(BaseException) as caught, interrupt.errors_as_interruption():
             raise error
         return caught.value
 

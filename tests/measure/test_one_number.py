@@ -13,7 +13,7 @@ from besttake.core.stats import Estimate
 from besttake.measure.arrays import ArmTakes, CellData, Settings
 from besttake.measure.cell import measure_cell
 from besttake.measure.looks import CellHistory, cell_name
-from besttake.reporting import tables
+from besttake.reporting import result_tables
 from besttake.reporting.table import Entry
 from besttake.result import Cell
 from besttake.takes.scores import ScoreName
@@ -133,5 +133,5 @@ def test_every_arm_is_measured_against_the_control_that_its_spec_names() -> None
     assert measured.arms.arms["base"].control is None
     names = [name for name in measured.verdict.questions if name.endswith("_beyond_control")]
     assert names == ["mine_beyond_control"]
-    shown = {row[0].text: row[3] for row in tables.arms(measured).rows if isinstance(row[0], Entry)}
+    shown = {row[0].text: row[3] for row in result_tables.arms(measured).rows if isinstance(row[0], Entry)}
     assert shown["mine − cooled"].value == mine.beyond_control.value

@@ -15,7 +15,7 @@ from besttake.core.probe import Probe
 from besttake.core.relation import FittedLine, Splits
 from besttake.measure.arrays import ArmTakes, CellData, Settings
 from besttake.measure.cell import measure_cell
-from besttake.reporting.words import worded
+from besttake.reporting.words import with_headline
 from besttake.result import Cell, Cost, Estimate, Relation, Result
 from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
@@ -143,7 +143,7 @@ def _cell(policy: str, group: str, shape: Shape, outcomes: dict, scores: dict | 
     taken = sum(arm.takes for arm in arms.values())
     planned = len(units) * len(arms) * shape.seeds
     data = CellData(policy, "testbed", group, units, arms, WINDOWS, "manifold", planned, planned - taken)
-    cell = worded(measure_cell(data, Settings(shape.seeds, shape.seeds, WORTH)))
+    cell = with_headline(measure_cell(data, Settings(shape.seeds, shape.seeds, WORTH)))
     if scores is None:
         cell = cell.model_copy(update={"selectors": None})
     return cell.model_copy(update={"dfe": DFE})

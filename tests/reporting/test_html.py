@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from besttake.reporting.html import make_html, report_page
-from besttake.reporting.numbers import estimate_percent, estimate_points, spread
+from besttake.reporting.numbers import estimate_percent, estimate_points, plus_minus
 from besttake.reporting.page import script
 from besttake.reporting.takes import page_takes
 from besttake.result import Result
@@ -74,7 +74,7 @@ def test_the_tables_carry_the_numbers_of_result_json(run: Path) -> None:
             assert estimate_points(answer.gain) in seen.text, name
         for name, arm in cell.arms.arms.items():
             assert name in seen.text
-            assert spread(arm.seed_sd) in seen.text
+            assert plus_minus(arm.seed_sd) in seen.text
 
 
 def test_every_drawn_mark_carries_its_number(run: Path) -> None:

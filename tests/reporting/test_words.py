@@ -53,7 +53,7 @@ def data_of(name: str, starts: int = 80, seeds: int = 3) -> CellData:
 @cache
 def cell_of(name: str, starts: int = 80) -> Cell:
     seeds = 1 if name == "one take" else 3
-    return words.worded(measure_cell(data_of(name, starts, seeds), Settings(seeds, seeds, WORTH, "manifold")))
+    return words.with_headline(measure_cell(data_of(name, starts, seeds), Settings(seeds, seeds, WORTH, "manifold")))
 
 
 def with_verdict(cell: Cell, **changes: object) -> Cell:
@@ -103,7 +103,7 @@ def test_everything_that_shows_a_verdict_says_the_same(name: str) -> None:
         assert plain(words.headline(cell)) in text
     assert all(words.needs_text(cell) in texts[name] for name in ("markdown", "page", "notebook"))
     assert json.loads(result.model_dump_json())["policies"][0]["verdict"]["headline"] == cell.verdict.headline
-    for line in words.more(cell):
+    for line in words.details(cell):
         assert all(plain(line) in texts[name] for name in ("terminal", "markdown", "page"))
     for answer in words.answers(cell, WORTH):
         assert all(plain(answer.sentence) in texts[name] for name in ("markdown", "page"))
@@ -118,9 +118,9 @@ def test_the_corrected_gain_is_the_recommended_options_wherever_options_are_list
         name: Estimate(e.value - optimism, e.low - optimism, e.high, e.n)  # type: ignore[operator]
         for name, e in (("gain", own.gain), ("success", own.success))
     }
-    cell = words.worded(with_verdict(cell, optimism=optimism, **less))
+    cell = words.with_headline(with_verdict(cell, optimism=optimism, **less))
     gain, success = estimate_points(less["gain"]), plain(percent(less["success"].value))
-    lines = [line for line in words.more(cell) if "corrected" in line]
+    lines = [line for line in words.details(cell) if "corrected" in line]
     assert [f"by {points(-optimism)} points" in line for line in lines] == [True] * bool(optimism)
     texts = shown(result_of(cell))
     assert gain in words.headline(cell)
@@ -152,8 +152,8 @@ def test_an_answer_that_is_not_an_ordinary_one_says_why(name: str, question: str
 def extended(first: int, then: int) -> Cell:
     """The cell of a run that had ``first`` starts when it was first judged, and has ``then`` now."""
     settings = Settings(3, 3, WORTH, "manifold")
-    before = result_of(words.worded(measure_cell(data_of("act", first), settings)))
-    return words.worded(measure_cell(data_of("act", then), settings, load_history(before, settings)))
+    before = result_of(words.with_headline(measure_cell(data_of("act", first), settings)))
+    return words.with_headline(measure_cell(data_of("act", then), settings, load_history(before, settings)))
 
 
 def test_an_extended_run_keeps_its_answers_and_shows_both_estimates() -> None:
@@ -166,10 +166,10 @@ def test_an_extended_run_keeps_its_answers_and_shows_both_estimates() -> None:
     assert takes.badge == "yes"
     assert estimate_points(before.verdict.takes.gain) in takes.sentence
     assert estimate_points(now.verdict.takes.gain) in takes.sentence
-    assert "7.5 %" in words.rule(now)
-    assert words.rule(before) == ""
+    assert "7.5 %" in words.error_rate(now)
+    assert words.error_rate(before) == ""
     if before.verdict.within:
-        standing = next(line for line in words.more(now) if "stands" in line)
+        standing = next(line for line in words.details(now) if "stands" in line)
         assert "80 starts" in standing
         assert estimate_points(before.verdict.gain) in standing
 
@@ -177,13 +177,15 @@ def test_an_extended_run_keeps_its_answers_and_shows_both_estimates() -> None:
 def test_looking_again_at_the_same_takes_changes_nothing() -> None:
     settings = Settings(3, 3, WORTH, "manifold")
     cell = extended(80, 120)
-    again = words.worded(measure_cell(data_of("act", 120), settings, load_history(result_of(cell), settings)))
+    again = words.with_headline(measure_cell(data_of("act", 120), settings, load_history(result_of(cell), settings)))
     assert again == cell
 
 
 def test_a_gain_that_length_explains_carries_a_warning() -> None:
     cell = with_verdict(cell_of("act"), leak=True).model_copy(update={"window": "episode"})
     assert cell.selectors
-    assert "shortest" in words.leak(cell)
-    assert words.leak(cell) in words.more(cell)
-    assert not words.leak(cell.model_copy(update={"window": "full"})), "a window that hides the length needs no warning"
+    assert "shortest" in words.length_warning(cell)
+    assert words.length_warning(cell) in words.details(cell)
+    assert not words.length_warning(cell.model_copy(update={"window": "full"})), (
+        "a window that hides the length needs no warning"
+    )

@@ -21,11 +21,8 @@ DATA = Path(__file__).parents[1] / "recordings" / "data" / "vla_eval"
 
 def test_from_pass_at_1_the_starts_follow_the_formula() -> None:
     (found,) = plan(pass1=0.64, worth=3)
-    v, largest = planning.v_from_pass1(0.64)
+    v, _ = planning.v_from_pass1(0.64)
     assert found.plan.half_width_starts == planning.starts_for_half_width(planning.blind_variance(v), 0.03)
-    assert found.cautious is not None
-    assert found.cautious.v == pytest.approx(largest)
-    assert found.cautious.half_width_starts > found.plan.half_width_starts
 
 
 def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
@@ -34,7 +31,6 @@ def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
     curve = pilot.policies[0].headroom.curve  # type: ignore[union-attr]
     assert found.name == "Pusher"
     assert found.plan.v == pytest.approx(float(curve[1].value or 0) - float(curve[0].value or 0))
-    assert found.cautious is None
     assert json.loads(plans.to_json())[0]["plan"]["seeds"] == 3
     assert found.tasks == len(pilot.policies[0].tasks) > 1
     assert found.flags.startswith(f"--policy URI --env URI --starts {-(-found.plan.half_width_starts // found.tasks)} ")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from besttake.arms import BASE
+from besttake.cli.console import command_line, reporter, show
 from besttake.cli.flags import (
     AllowFailed,
     Flags,
@@ -19,11 +20,8 @@ from besttake.cli.flags import (
     Strict,
     Verbose,
     Worth,
-    command,
     pairs,
     plan_flags,
-    reporter,
-    show,
 )
 from besttake.config import Plan, load_plan
 from besttake.errors import RolloutError
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
 Track = Annotated[
     str | None,
-    typer.Option(metavar="trackio|wandb", help="Log takes and verdicts there while the run goes on; uploads nothing."),
+    typer.Option(metavar="trackio|wandb", help="Log takes and verdicts to this tracker; uploads nothing."),
 ]
 
 DEMO: dict[str, Any] = {
@@ -141,11 +139,11 @@ def plan(
       besttake plan --pass1 0.64 --worth 3
       besttake plan --pilot runs/demo --seeds 5
     """
-    from besttake.reporting.terminal import plans as sized
-    from besttake.verbs.plan import plan as work_out
+    from besttake.reporting import terminal
+    from besttake.verbs.plan import plan as make_plans
 
-    plans = work_out(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of)
-    show(sized(plans), plans.to_json(), as_json)
+    plans = make_plans(pass1=pass1, pilot=pilot, worth=worth, seeds=seeds, best_of=best_of)
+    show(terminal.plans(plans), plans.to_json(), as_json)
 
 
 @plan_flags(
@@ -184,7 +182,7 @@ def reproduce(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run a protocol of the paper with your policies, and print the paper's numbers beside yours.
+    """Run a protocol of the paper with your policies, and compare the paper's numbers with yours.
 
     Without --policy it shows the paper's table and protocol. All policies run the paper's frozen retrieval (the rule
     next, alpha 0.3). Whatever differs from the paper is listed, here and in the report.
@@ -200,8 +198,9 @@ def reproduce(
     from besttake.verbs.report import report
 
     if table is None:
-        known = [paper.protocol(name) for name in paper.protocols()]
-        show(terminal.protocol_list(known), [{"name": one.name, "title": one.title} for one in known], as_json)
+        protocols = [paper.protocol(name) for name in paper.protocols()]
+        data = [{"name": each.name, "title": each.title} for each in protocols]
+        show(terminal.protocol_list(protocols), data, as_json)
         return
     protocol = paper.protocol(table)
     if not policy:
@@ -212,7 +211,7 @@ def reproduce(
     where = out or Path("runs") / protocol.name
     result = paper.reproduce(
         protocol.name, policies, envs=envs, changes=given, out=where,
-        progress=reporter(quiet or as_json, verbose), command=command(),
+        progress=reporter(quiet or as_json, verbose), command=command_line(),
     )  # fmt: skip
     report(where)
     show(terminal.reproduction(result), result.to_json(), as_json)
@@ -241,25 +240,25 @@ def act(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Play what a run recommends on new starts, and see whether its promise holds.
+    """Play what a run recommends on new starts, and check whether its promise holds.
 
-    Of each start, takes are played until the score accepts one, at most as many as the option says; the best is kept.
+    From each start, takes are played until the score accepts one, at most as many as the option has. The best is kept.
 
     Examples:
       besttake act runs/demo --policy half
       besttake act runs/half --starts 20:60 --lerobot datasets/kept
       besttake act runs/half --option "cooled, best of 3" --json
     """
-    from besttake.reporting.terminal import Sentence, acted
+    from besttake.reporting.terminal import Sentence, promise_check
     from besttake.verbs import act as verb
 
-    made = verb.act(
+    result = verb.act(
         directory, out, policy=policy, option=option, starts=starts, seen=seen, progress=reporter(quiet),
-        command=command(),
+        command=command_line(),
     )  # fmt: skip
-    written = verb.write_kept(made, lerobot=lerobot, films=films, csv=csv)
-    show([*acted(made), *map(Sentence, map(str, written))], made.to_json(), as_json)
-    check_failed(made.failed, Path(made.out))
+    written = verb.write_kept(result, lerobot=lerobot, films=films, csv=csv)
+    show([*promise_check(result), *map(Sentence, map(str, written))], result.to_json(), as_json)
+    check_failed(result.failed, Path(result.out))
 
 
 def run(
@@ -270,7 +269,7 @@ def run(
     from besttake.verbs.diagnose.diagnosis import diagnose
     from besttake.verbs.report import report
 
-    result = diagnose(plan, out, progress=shown, command=command())
+    result = diagnose(plan, out, progress=shown, command=command_line())
     report(out)
     show(diagnosis(result, out, verbose=verbose), result.to_json(), as_json)
     check_failed(result.cost.errors, out, allowed=allow_failed)
@@ -279,7 +278,7 @@ def run(
 
 
 def check_failed(failed: int, out: Path, *, allowed: bool | None = None) -> None:
-    """RolloutError where takes of a run ``failed``, unless that is ``allowed`` (None: it cannot be)."""
+    """Raise RolloutError if takes of a run ``failed``, unless that is ``allowed`` (None: there is no such flag)."""
     from besttake.takes.store import Store
 
     if failed and not allowed:
@@ -289,5 +288,5 @@ def check_failed(failed: int, out: Path, *, allowed: bool | None = None) -> None
         accept = "" if allowed is None else " (to accept them, add `allow_failed`)"
         raise RolloutError(
             f"{failed} takes failed, most by {most[:200]}; `besttake runs show {out}` says why. To try them again:"
-            f" {command()}{accept}"
+            f" {command_line()}{accept}"
         )

@@ -1,36 +1,27 @@
-"""The flags of commands, and how results are printed.
+"""Flags of commands: those of a plan, made from the fields of `besttake.config.Plan`, and those that commands share.
 
-Flags of a plan are made from its definition (`besttake.config.Plan`): names, types, ranges and help are its fields'.
-``python -m besttake.cli.flags`` prints the same definition as the tables of docs/plan.md.
+``python -m besttake.cli.flags`` prints the fields as the tables of docs/plan.md.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import re
-import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
-from besttake import log, registry
+from besttake import registry
 from besttake.config import Plan, Retrieval
 from besttake.errors import PlanError
-from besttake.progress import Reporter, SafeConsole
-
-if TYPE_CHECKING:
-    from besttake.reporting.terminal import Part
 
 Flags = Mapping[str, Any]
-"""Keys of a plan that were given as flags."""
+"""The keys of a plan that were given as flags, with their values."""
 
 _FIELDS: dict[str, FieldInfo] = {
     **{name: field for name, field in Plan.model_fields.items() if name != "retrieval"},
@@ -55,22 +46,18 @@ _VALUES = {
     "patience": "SECONDS", "event_angle": "DEGREES", "rule": "next|current|frame",
     "workers": "N|auto", "batch": "N|auto", "replicas": "N|auto",
 }  # fmt: skip
-"""What the help calls the value of a flag."""
+"""The placeholder of a flag's value in the help."""
 
 
-def _group_of(name: str) -> str:
-    return next(group for group, names in _GROUPS.items() if name in names)
-
-
-def _value_of(name: str) -> str | None:
-    """The name of a flag's value: given above, or the choices that there are."""
+def _metavar(name: str) -> str | None:
+    """Return the placeholder of a flag's value: from `_VALUES`, else its choices."""
     kinds = [_FIELDS[name].annotation, *get_args(_FIELDS[name].annotation)]
     choices = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
     return _VALUES.get(name) or "|".join(choices) or None
 
 
-def option(name: str, help: str = "", group: str | None = None) -> Any:
-    """The typer option of the plan's field ``name``, in the ``group`` of the help; ``help`` replaces its own."""
+def plan_option(name: str, help: str = "", group: str | None = None) -> Any:
+    """Return the typer option of the plan's field ``name``; ``help`` replaces the description of the field."""
     field = _FIELDS[name]
     default = f" (default {value})." if (value := _default(field)) else "."
     meaning = re.sub(r"`(\w+)`", lambda key: _flag(key[1]) if key[1] in _FIELDS else key[0], field.description or "")
@@ -79,44 +66,43 @@ def option(name: str, help: str = "", group: str | None = None) -> Any:
     most: Any = next((rule.le for rule in field.metadata if isinstance(rule, Le)), None)
     return typer.Option(
         _flag(name), help=help or text, show_default=False, min=least, max=most,
-        metavar=_value_of(name), rich_help_panel=group,
+        metavar=_metavar(name), rich_help_panel=group,
     )  # fmt: skip
 
 
 def plan_flags(*names: str, helps: Mapping[str, str] | None = None) -> Callable[[Callable[..., None]], Any]:
-    """A decorator: give a command the flags of the plan's fields ``names`` (all, if none are named).
+    """Decorate a command with the flags of the plan's fields ``names`` (default: all).
 
-    The command gets those that were used as its parameter ``given``. ``helps`` replaces help texts.
+    The command receives the flags that were used as its parameter ``given``. ``helps`` replaces help texts.
     """
     chosen, texts = names or tuple(_FIELDS), helps or {}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"]
-        arguments = [p for p in own if is_argument(p)]
+        others = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "given"]
+        arguments = [p for p in others if is_argument(p)]
         order = [name for names in _GROUPS.values() for name in names]
-        listed = sorted(chosen, key=order.index)
-        made = [_parameter(name, texts.get(name, "")) for name in listed]
-        options = [p.replace(kind=p.KEYWORD_ONLY) for p in own if not is_argument(p)]
+        flags = [_parameter(name, texts.get(name, "")) for name in sorted(chosen, key=order.index)]
+        options = [p.replace(kind=p.KEYWORD_ONLY) for p in others if not is_argument(p)]
 
         @wraps(command)
         def called(**values: Any) -> None:
             given = {name: values.pop(name) for name in chosen}
             command(**values, given={name: value for name, value in given.items() if not _unused(value)})
 
-        return _with_signature(called, [*arguments, *made, *options])
+        return _with_signature(called, [*arguments, *flags, *options])
 
     return decorate
 
 
 def _with_signature(command: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> Callable[..., Any]:
-    """Let typer see these ``parameters`` of a command."""
+    """Set the ``parameters`` of a command that typer sees."""
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
 
 
 def key_table(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
-    """The lines of a table of docs/plan.md: every key with its flag, default and meaning."""
+    """Yield the lines of a table of docs/plan.md: every key with its flag, default and meaning."""
     yield "| key | flag | default | meaning |"
     yield "| --- | --- | --- | --- |"
     for name, field in fields.items():
@@ -126,13 +112,13 @@ def key_table(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
 
 def _parameter(name: str, help: str) -> inspect.Parameter:
     kind = _type(_FIELDS[name])
-    made = option(name, help=help, group=_group_of(name))
-    annotation, default = (Annotated[bool, made], False) if kind is bool else (Annotated[kind | None, made], None)
+    option = plan_option(name, help, next(group for group, names in _GROUPS.items() if name in names))
+    annotation, default = (Annotated[bool, option], False) if kind is bool else (Annotated[kind | None, option], None)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _type(field: FieldInfo) -> Any:
-    """What the flag of a field takes: one of typer's plain types; texts are read by the plan itself."""
+    """Return the type of a field's flag; what typer has no type for is a text, which the plan reads."""
     if _repeatable(field):
         return list[str]
     kinds = {field.annotation, *get_args(field.annotation)}
@@ -151,7 +137,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _unused(value: Any) -> bool:
-    """Whether a flag was not used: typer gives None, False or an empty list then. 0 is a value."""
+    """Return whether a flag was not used: its value is then None, False or an empty list. 0 is a value."""
     return value is None or value is False or value == [] or value == ()
 
 
@@ -160,7 +146,7 @@ def _flag(name: str) -> str:
 
 
 def is_argument(parameter: inspect.Parameter) -> bool:
-    """Whether a command's parameter is an argument, not an option."""
+    """Return whether a command's parameter is an argument, not an option."""
     return any(isinstance(part, typer.models.ArgumentInfo) for part in get_args(parameter.annotation))
 
 
@@ -171,9 +157,7 @@ Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print the tables
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with code 3 if a verdict is undecided.")]
 AllowFailed = Annotated[bool, typer.Option("--allow-failed", help="Exit with code 0 even if takes failed.")]
 RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
-Worth = Annotated[float, option("worth")]
-
-
+Worth = Annotated[float, plan_option("worth")]
 Trust = Annotated[
     list[Path] | None,
     typer.Option(
@@ -184,7 +168,7 @@ Trust = Annotated[
 
 
 def trusting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``command`` with the option ``--trust``, which holds for all that it opens (`registry.trust`)."""
+    """Add the option ``--trust`` to a command; it holds for all that the command opens (`registry.trust`)."""
 
     @wraps(command)
     def called(*, trust: list[Path] | None = None, **values: Any) -> Any:
@@ -196,45 +180,18 @@ def trusting(command: Callable[..., Any]) -> Callable[..., Any]:
 
     own = inspect.signature(command, eval_str=True).parameters.values()
     parameters = [p if is_argument(p) else p.replace(kind=p.KEYWORD_ONLY) for p in own]
-    added = inspect.Parameter("trust", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Trust)
-    return _with_signature(called, [*parameters, added])
-
-
-def reporter(quiet: bool, verbose: bool = False) -> Reporter:
-    """Progress as loud as asked for; ``verbose`` shows the log as well."""
-    if verbose:
-        log.show()
-    return Reporter(not quiet)
-
-
-def command() -> str:
-    """The command line as it was typed, to be kept with the run."""
-    words = ["…" if before == "--token" else word for before, word in pairwise(["besttake", *sys.argv[1:]])]
-    return shlex.join(["besttake", *(re.sub("^--token=.*", "--token=…", word) for word in words)])
+    option = inspect.Parameter("trust", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Trust)
+    return _with_signature(called, [*parameters, option])
 
 
 def pairs(name: str, given: list[str], form: str, example: str) -> dict[str, str]:
-    """``["a=b"]`` -> ``{"a": "b"}``; PlanError says how option ``name`` is written."""
-    split = [text.partition("=") for text in given]
-    for key, equals, value in split:
-        if not (key and equals and value):
-            raise PlanError(f"`{name}` {key}{equals}{value}: write {form}, e.g. {example}")
-    return {key: value for key, _, value in split}
-
-
-def show(shown: str | Sequence[Part], data: Any = None, as_json: bool = False) -> None:
-    """Print for people, or as JSON for scripts."""
-    from besttake.reporting.terminal import Sentence, layout
-
-    console = SafeConsole()
-    if as_json:
-        print(data if isinstance(data, str) else json.dumps(data, indent=1))
-    elif isinstance(shown, str):
-        console.print(shown, soft_wrap=True)
-    else:
-        # Sentences alone are not broken: a path in them can be copied.
-        plain = all(isinstance(part, Sentence) for part in shown)
-        console.print(layout(shown, console.width), soft_wrap=plain, crop=False)
+    """``["a=b"]`` -> ``{"a": "b"}``; PlanError says which ``form`` the option ``name`` has."""
+    values = {}
+    for text in given:
+        key, _, values[key] = text.partition("=")
+        if not (key and values[key]):
+            raise PlanError(f"`{name}` {text}: write {form}, e.g. {example}")
+    return values
 
 
 if __name__ == "__main__":

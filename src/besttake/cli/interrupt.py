@@ -1,4 +1,4 @@
-"""Ctrl-C: once is enough, more do no harm, and nothing that is finished is lost."""
+"""End a command on Ctrl-C: one is enough, more do no harm, and finished takes are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONG = 10.0
 
 
 class _Once:
-    """The first Ctrl-C raises KeyboardInterrupt; later ones are not heard, unless the command takes long to end."""
+    """Raises KeyboardInterrupt at the first Ctrl-C; later ones are ignored unless the command takes long to end."""
 
     def __init__(self) -> None:
         self.first: float | None = None
@@ -28,8 +28,8 @@ class _Once:
         if self.first is None:
             self.first = time.monotonic()
             raise KeyboardInterrupt
-        if time.monotonic() - self.first > _LONG:  # what is finished is on the disk already
-            os.write(2, f"besttake: {text()}\n".encode())
+        if time.monotonic() - self.first > _LONG:  # finished takes are already on the disk
+            os.write(2, f"besttake: {message()}\n".encode())
             os._exit(CODE)
 
 
@@ -37,14 +37,14 @@ _once = _Once()
 
 
 def listen() -> None:
-    """End on the first Ctrl-C, in order. A server ends in its own way; where Ctrl-C is ignored it stays so."""
+    """End the command in order at the first Ctrl-C; `serve` handles it itself, and an ignored Ctrl-C stays ignored."""
     if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None) and _command() != "serve":
         signal.signal(signal.SIGINT, _once)
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # then only the interpreter is left to end
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # by then, only the interpreter has to end
 
 
 def end_at_once() -> None:
-    """Until the command line is loaded there is nothing to end in order."""
+    """End the process at Ctrl-C while the command line is still being loaded."""
 
     def end(number: int, frame: FrameType | None) -> None:
         os.write(2, b"besttake: interrupted\n")
@@ -55,8 +55,8 @@ def end_at_once() -> None:
 
 
 @contextmanager
-def heeded() -> Iterator[None]:
-    """Ctrl-C may break anything that is under way, so an error that comes after it is an interruption, too."""
+def errors_as_interruption() -> Iterator[None]:
+    """Turn an error after Ctrl-C into an interruption, because Ctrl-C may break anything that is under way."""
     from typer import Exit
 
     from besttake.errors import Interrupted
@@ -72,14 +72,14 @@ def heeded() -> Iterator[None]:
 
 
 def leave(code: int | str | None) -> NoReturn:
-    """End the process with ``code``.
+    """End the process with ``code``, without waiting for a policy that is still sampling in a thread.
 
-    A policy that is still sampling in a thread is not waited for. Python ends such threads in the midst of C++ code
-    while it takes the interpreter down, which crashes; so where there are any, the system ends the process.
+    If there are such threads, the process ends without taking the interpreter down: that would stop them in the middle
+    of C++ code, and crash.
     """
     if not isinstance(code, int) or not any(thread.daemon for thread in threading.enumerate()):
         sys.exit(code)
-    atexit._run_exitfuncs()  # temporary files are removed, and Ctrl-C is heard no more
+    atexit._run_exitfuncs()  # removes temporary files, and lets Ctrl-C be ignored
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     with suppress(OSError, ValueError):
@@ -87,8 +87,8 @@ def leave(code: int | str | None) -> NoReturn:
     os._exit(code)
 
 
-def text() -> str:
-    """What is true of the command that was interrupted."""
+def message() -> str:
+    """Say that the command was interrupted, and whether its takes are kept."""
     kept = "; finished takes are kept, run the same command to go on"
     return f"interrupted{kept if _command() in _KEEP_TAKES else ''}"
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from besttake.cli.flags import Flags, Json, Quiet, Verbose, option, plan_flags, reporter, show
+from besttake.cli.console import reporter, show
+from besttake.cli.flags import Flags, Json, Quiet, Verbose, plan_flags, plan_option
 from besttake.config import parse_dims
 from besttake.errors import Interrupted, PlanError
 
@@ -50,7 +51,7 @@ def build(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Build a library from demonstrations: frames, embeddings, states, actions and events, read once and checked.
+    """Build a library of demonstrations with frames, embeddings, states, actions and events.
 
     Examples:
       besttake library build lerobot:org/libero -o libraries/libero --encoder dinov2+siglip --stride 5
@@ -71,14 +72,16 @@ def build(
     turns = given.get("event_turns", "spaced")
     if turns not in ("spaced", "every"):
         raise PlanError(f"`event_turns` {turns}: choose spaced or every")
-    dims, levels = _dims(given.get("eef_dims")), _levels(gripper_as)
+    try:
+        dims = parse_dims(given.get("eef_dims"))
+    except ValueError as error:
+        raise PlanError(f"`eef_dims` {given['eef_dims']}: {error}") from None
     with reporter(quiet or as_json, verbose).stage("library", -1, "frames") as stage, one_thread():
         options = Options(
             stride=stride, tasks=tuple(given["task"]) if "task" in given else None, max_demos=max_demos,
             gripper_dim=given.get("gripper_dim"), eef_dims=dims, gripper_threshold=given.get("gripper_threshold"),
-            gripper_open=given.get("gripper_open"), gripper_as=levels, angle=given.get("event_angle"),
-            turns=turns,
-            pad="repeat" if pad == "repeat" else "hold", skip_bad=skip_bad,
+            gripper_open=given.get("gripper_open"), gripper_as=_gripper_values(gripper_as),
+            angle=given.get("event_angle"), turns=turns, pad="repeat" if pad == "repeat" else "hold", skip_bad=skip_bad,
         )  # fmt: skip
         try:
             library = build_at(out, demos, given.get("encoder"), options, BuildHooks(frames=stage.reach))
@@ -90,14 +93,7 @@ def build(
     show(built(out, summary), summary, as_json)
 
 
-def _dims(text: Any) -> Any:
-    try:
-        return parse_dims(text)
-    except ValueError as error:
-        raise PlanError(f"`eef_dims` {text}: {error}") from None
-
-
-def _levels(text: str | None) -> tuple[float, float] | None:
+def _gripper_values(text: str | None) -> tuple[float, float] | None:
     """``"-1,1"`` -> (-1, 1)."""
     if text is None:
         return None
@@ -111,7 +107,7 @@ def _levels(text: str | None) -> tuple[float, float] | None:
 
 
 def show_library(directory: Directory, as_json: Json = False) -> None:
-    """Show what a library holds: its demonstrations, their events, and where they come from.
+    """Show where a library comes from, and its demonstrations with their events.
 
     Example:
       besttake library show libraries/mine
@@ -123,11 +119,8 @@ def show_library(directory: Directory, as_json: Json = False) -> None:
     show(terminal.library(library), library.summary(), as_json)
 
 
-def check(
-    directory: Directory,
-    as_json: Json = False,
-) -> None:
-    """Verify the checksums of a library, and that its encoder is there.
+def check(directory: Directory, as_json: Json = False) -> None:
+    """Verify the checksums of a library, and that its encoder can be loaded.
 
     Example:
       besttake library check libraries/mine
@@ -136,8 +129,8 @@ def check(
 
     library = Library.open(directory)
     library.encoder()
-    whole = f"{directory} is whole: {len(library.demos)} demonstrations, fingerprint {library.fingerprint}"
-    show(whole, {"fingerprint": library.fingerprint, "demos": len(library.demos)}, as_json)
+    text = f"{directory} is undamaged: {len(library.demos)} demonstrations, fingerprint {library.fingerprint}"
+    show(text, {"fingerprint": library.fingerprint, "demos": len(library.demos)}, as_json)
 
 
 def doctor(
@@ -149,7 +142,7 @@ def doctor(
         str | None,
         typer.Option(metavar="URI", help="Environment to open; shows what it offers and renders one picture."),
     ] = None,
-    trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
+    trust_remote_code: Annotated[bool, plan_option("trust_remote_code")] = False,
     as_json: Json = False,
 ) -> None:
     """Check what is installed on this machine, and whether demonstrations, a policy and an environment fit together.

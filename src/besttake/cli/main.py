@@ -1,6 +1,6 @@
-"""The command line: every command, how ``--help`` looks, and the one place that prints errors.
+"""The command line: all commands, the layout of ``--help``, and how errors are printed.
 
-typer keeps the group of an option or a command in the help as its ``rich_help_panel``.
+typer stores the help group of an option as its ``rich_help_panel``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
@@ -26,42 +27,40 @@ from besttake.registry import schemes
 _COMMANDS: dict[str, dict[str, tuple[Callable[..., None] | None, str]]] = {
     "Measure": {
         "demo": (diagnose.demo, "diagnose three small policies on the embedded testbed"),
-        "diagnose": (diagnose.diagnose, "find out what would help your policy, by playing takes"),
-        "ingest": (recorded.ingest, "the same from outcomes that other harnesses recorded"),
-        "rank": (recorded.rank, "order recorded takes by how close they stay to demonstrations"),
-        "probe": (diagnose.probe, "how well a policy fits demonstrations; plays nothing"),
-        "plan": (diagnose.plan, "how many starts and takes will settle the question"),
+        "diagnose": (diagnose.diagnose, "play takes of your policy, and find out what would help it"),
+        "ingest": (recorded.ingest, "measure headroom from outcomes that other tools recorded"),
+        "rank": (recorded.rank, "rank recorded takes by how close they stay to demonstrations"),
+        "probe": (diagnose.probe, "measure how well a policy fits demonstrations; plays no takes"),
+        "plan": (diagnose.plan, "compute how many starts and takes a diagnosis needs"),
     },
     "Read a run": {
-        "report": (runs.report, "write its page, as HTML or Markdown"),
-        "compare": (runs.compare, "what changed from one run to another"),
-        "score": (runs.score, "compare scorers on the takes that are there; add others"),
-        "export": (runs.export, "tables, figures, films, or a LeRobot data set"),
+        "report": (runs.report, "write its report as HTML, Markdown or JSON"),
+        "compare": (runs.compare, "show what changed from one run to another"),
+        "score": (runs.score, "compare scorers on the takes of a run, and add others"),
+        "export": (runs.export, "write tables, figures, films, or a LeRobot data set"),
         "runs": (None, "list, show, merge and watch runs"),
     },
     "Act on it": {
-        "act": (diagnose.act, "play what was recommended on new starts: does the promise hold?"),
-        "serve": (serve.serve, "serve the policy: to other harnesses, or to a real robot"),
+        "act": (diagnose.act, "play what a run recommends on new starts, and check its promise"),
+        "serve": (serve.serve, "serve a policy to other harnesses, or to a real robot"),
     },
     "Set up": {
         "library": (None, "build, show and check libraries of demonstrations"),
-        "doctor": (library.doctor, "what works here, and whether policy, env and data fit together"),
-        "reproduce": (diagnose.reproduce, "run a protocol of the paper, its numbers beside yours"),
+        "doctor": (library.doctor, "check this machine, and whether policy, env and data fit together"),
+        "reproduce": (diagnose.reproduce, "run a protocol of the paper, and compare its numbers with yours"),
     },
 }
-"""The commands by group, and what each is for in the help; those without a function have commands of their own."""
+"""The commands by group, with their line in the help; those without a function have subcommands."""
 _WORDS = "https://github.com/besttake/besttake/blob/main/docs/concepts.md#words"
-
-
-_VALUES = {"int": "N", "int range": "N", "float": "X", "float range": "X", "str": "TEXT", "path": "PATH", "bool": ""}
-"""What the help calls the values of typer's types."""
+_METAVARS = {"int": "N", "int range": "N", "float": "X", "float range": "X", "str": "TEXT", "path": "PATH", "bool": ""}
+"""The placeholders of typer's types in the help."""
 
 
 class Command(TyperCommand):
-    """A command whose help has its options in groups, and whose errors name options as flags."""
+    """A command whose help shows options in groups, and whose errors name options as flags."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an error of the library names options as the command line does."""
+        """Run the command; errors of the library get the names of flags."""
         try:
             return super().invoke(ctx)
         except BestTakeError as error:
@@ -69,55 +68,40 @@ class Command(TyperCommand):
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Arguments by their plain names: ``RUN``, where typer writes ``{RUN}``."""
+        """Return arguments by their plain names: ``RUN``, not ``{RUN}`` as typer writes."""
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments, then each group of options."""
-        _write_parameters(self, ctx, formatter)
+        """Write arguments, then the groups of options in the order of their first option; "Options" comes last."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is None:
+                continue
+            argument = parameter.param_type_name == "argument"
+            name = record[0].partition(" <")[0] if argument else plain_metavar(record[0])
+            panel = getattr(parameter, "rich_help_panel", None)
+            group = panel if isinstance(panel, str) else "Arguments" if argument else "Options"
+            groups.setdefault(group, []).append((name, without_range(record[1])))
+        for group in sorted(groups, key="Options".__eq__):
+            with formatter.section(group):
+                formatter.write_dl(groups[group], col_max=28)
 
 
 class Root(TyperGroup):
-    """The help of all commands, on one screen."""
+    """All commands; their help fits on one screen."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """A line for each command, in groups."""
+        """Write a line for each command, in groups."""
         lines = ["Usage: besttake COMMAND …   (besttake COMMAND --help says more)", ""]
-        lines.append("What would help a frozen robot policy at test time? Begin with: besttake demo")
+        lines.append("What would help a frozen robot policy at test time? To begin: besttake demo")
         for group, commands in _COMMANDS.items():
             lines += [f"{group}:", *(f"  {name:<10} {text}" for name, (_, text) in commands.items())]
         formatter.write("\n".join([*lines, f"Words: {_WORDS}", ""]))
 
 
-def _write_parameters(command: Any, ctx: Any, formatter: Any) -> None:
-    records = []
-    for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is not None:
-            argument = parameter.param_type_name == "argument"
-            name, text = (record[0].partition(" <")[0] if argument else plain(record[0])), without_range(record[1])
-            records.append((_group(parameter, "Arguments" if argument else "Options"), (name, text)))
-    _write(formatter, records)
-
-
-def _write(formatter: Any, records: Iterable[tuple[str, tuple[str, str]]]) -> None:
-    """A section for each group, in the order in which the groups first come up; "Options" last."""
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for group, record in records:
-        groups.setdefault(group, []).append(record)
-    for group in sorted(groups, key="Options".__eq__):
-        with formatter.section(group):
-            formatter.write_dl(groups[group], col_max=28)
-
-
-def _group(thing: Any, default: str) -> str:
-    own = getattr(thing, "rich_help_panel", None)
-    return own if isinstance(own, str) else default
-
-
-def plain(record: str) -> str:
+def plain_metavar(record: str) -> str:
     """``--seeds <int range>`` -> ``--seeds N``."""
-    return re.sub(r"<(?:list\[)?([\w ]+)\]?>", lambda match: _VALUES.get(match[1], match[1].upper()), record)
+    return re.sub(r"<(?:list\[)?([\w ]+)\]?>", lambda match: _METAVARS.get(match[1], match[1].upper()), record)
 
 
 def without_range(text: str) -> str:
@@ -125,16 +109,10 @@ def without_range(text: str) -> str:
     return re.sub(r"(?:\s*\[|; )[-\d.]*(?:<=?)?x[<>]=?[-\d.]+\]", lambda match: "]" if match[0][0] == ";" else "", text)
 
 
-def _kept(text: str) -> str:
-    """Keep the lines of examples: a paragraph with indented lines is not to be wrapped anew."""
-    paragraphs = cleandoc(text).split("\n\n")
-    return "\n\n".join(f"\b\n{p}" if "\n  " in p or p.startswith("  ") else p for p in paragraphs)
-
-
 def _with_flags(text: str, command: Command) -> str:
-    """Options that an error names in backticks, as the user types them: `` `skip_bad` `` becomes ``--skip-bad``.
+    """Write options that an error names in backticks as flags: `` `skip_bad` `` becomes ``--skip-bad``.
 
-    The command's own options come first; those of other commands follow, but for words that also name an arm.
+    Options of other commands are replaced as well, unless an arm has the same name.
     """
     others = {name: flag for name, flag in _flags(get_command(app)).items() if name not in schemes("arms")}
     flags = {**others, **_flags(command)}
@@ -142,25 +120,25 @@ def _with_flags(text: str, command: Command) -> str:
 
 
 def _flags(command: Any) -> dict[str, str]:
-    """Each option's Python name and its longest flag, of a command and all below it."""
-    own = {p.name: max(p.opts, key=len) for p in command.params if p.param_type_name == "option"}
-    below = [_flags(sub) for sub in getattr(command, "commands", {}).values()]
-    return {name: flag for flags in (*below, own) for name, flag in flags.items()}
+    """Return the longest flag of each option, by its Python name, of a command and its subcommands."""
+    flags: dict[str, str] = {}
+    for subcommand in getattr(command, "commands", {}).values():
+        flags |= _flags(subcommand)
+    return flags | {p.name: max(p.opts, key=len) for p in command.params if p.param_type_name == "option"}
 
 
-def _made(help: str, **more: Any) -> typer.Typer:
-    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, **more)
-
-
-app = _made("", cls=Root, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
-library_app = _made("Build, show and check libraries of demonstrations.")
-runs_app = _made("List, show, merge and watch run directories.")
+_group = partial(typer.Typer, no_args_is_help=True, rich_markup_mode=None)
+app = _group(cls=Root, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]})
+library_app = _group(help="Build, show and check libraries of demonstrations.")
+runs_app = _group(help="List, show, merge and watch run directories.")
 
 
 def _add(to: typer.Typer, name: str, function: Callable[..., None]) -> None:
     text = cleandoc(function.__doc__ or "")
     short = " ".join(re.split(r"(?<=[.?])\s", text)[0].split())
-    to.command(name, cls=Command, help=_kept(text), short_help=short)(trusting(function))
+    # \b keeps the lines of examples, which are indented, from being wrapped.
+    help = "\n\n".join(f"\b\n{p}" if "\n  " in p or p.startswith("  ") else p for p in text.split("\n\n"))
+    to.command(name, cls=Command, help=help, short_help=short)(trusting(function))
 
 
 for _commands in _COMMANDS.values():
@@ -194,7 +172,7 @@ def main() -> NoReturn:
     """Entry point: every error that a user can mend is one line."""
     interrupt.listen()
     try:
-        with interrupt.heeded():
+        with interrupt.errors_as_interruption():
             code = app(prog_name="besttake", standalone_mode=False)
     except typer.Exit as stop:
         code = stop.exit_code
@@ -225,10 +203,10 @@ def main() -> NoReturn:
             code = 0
         else:
             code = _say(error.format_message(), 2)
-    except BaseException as error:  # code of others would end the process, with an exit code that means another thing
+    except BaseException as error:  # a SystemExit of a plug-in would end with an exit code of its own
         code = _say(f"{one_line(failure(error))}{place_in_code(error)}", 1)
     if code == interrupt.CODE:  # typer turns Ctrl-C into this code
-        _say(interrupt.text(), code)
+        _say(interrupt.message(), code)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -1,4 +1,4 @@
-"""Commands for what was recorded elsewhere: ``rank`` takes, ``ingest`` outcomes."""
+"""Commands for recordings: ``rank`` takes, ``ingest`` outcomes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from besttake.cli.flags import Json, Worth, command, option, pairs, show
+from besttake.cli.console import command_line, show
+from besttake.cli.flags import Json, Worth, pairs, plan_option
 from besttake.config import SCORER
 from besttake.errors import PlanError
 
@@ -33,7 +34,7 @@ def rank(
         str,
         typer.Option(metavar="URI", help=f"Scorer that orders the takes (default {SCORER}).", show_default=False),
     ] = SCORER,
-    encoder: Annotated[str | None, option("encoder")] = None,
+    encoder: Annotated[str | None, plan_option("encoder")] = None,
     stride: Annotated[int, typer.Option(min=1, help="Score every Nth frame.")] = 1,
     fps: Annotated[float, typer.Option(help="Frame rate of takes that are folders of pictures.")] = 10.0,
     as_json: Json = False,
@@ -44,8 +45,8 @@ def rank(
     Takes that score below every held-out demonstration, or no better than their own pixels shuffled, are marked. Exits
     with code 2 if no take could be ranked.
 
-    With --run the takes are those of one start, in the order in which they were played. The last one is accepted (exit
-    code 0), or another is asked for (exit code 4).
+    With --run, give the takes of one start in the order in which they were played. The last one is accepted (exit code
+    0), or another take is needed (exit code 4).
 
     Examples:
       besttake rank take1.mp4 take2.mp4 --demos libraries/mine
@@ -55,19 +56,19 @@ def rank(
     if run is not None:
         raise typer.Exit(_judged(takes, run, policy, task, fps, as_json))
     if demos is None:
-        raise PlanError("`demos` is missing: say what takes are compared with, or name a `run` whose score judges them")
+        raise PlanError("`demos` is missing: name what to compare takes with, or a `run` whose score judges them")
     from besttake.reporting.terminal import ranking
-    from besttake.verbs.rank import rank as order
+    from besttake.verbs.rank import rank as rank_takes
 
-    result = order(takes, demos, task=task, window=window, scorer=scorer, encoder=encoder, stride=stride, fps=fps)
+    result = rank_takes(takes, demos, task=task, window=window, scorer=scorer, encoder=encoder, stride=stride, fps=fps)
     show(ranking(result), result.to_json(), as_json)
     if all(take.place is None for take in result.takes):
         raise typer.Exit(2)
 
 
 def _judged(takes: list[str], run: Path, policy: str, task: str, fps: float, as_json: bool) -> int:
-    """Print what the gate of a run says of the last take; the exit code."""
-    from besttake.reporting.words import judged
+    """Print whether the gate of a run accepts the last take, and return the exit code."""
+    from besttake.reporting.words import gate_decision
     from besttake.serving.gate import Gate
 
     gate = Gate.open(run, policy)
@@ -75,7 +76,7 @@ def _judged(takes: list[str], run: Path, policy: str, task: str, fps: float, as_
         judgement = gate.judge_recording(take, task, fps)
         if judgement.accept:
             break
-    show(judged(judgement, takes), asdict(judgement), as_json)
+    show(gate_decision(judgement, takes), asdict(judgement), as_json)
     return 0 if judgement.accept else 4
 
 
@@ -111,7 +112,7 @@ def ingest(
     worth: Worth = 3.0,
     as_json: Json = False,
 ) -> None:
-    """Measure headroom from outcomes that other harnesses recorded. Plays no takes.
+    """Measure headroom from outcomes that other tools recorded. Plays no takes.
 
     Reads vla-eval, lerobot-eval, logs (OpenVLA, openpi, Cosmos, Xiaomi, RoboTwin), videos of SimplerEnv, and tables
     (CSV, Parquet, JSON, JSON lines). Several recordings of one policy from the same starts count as seeds.
@@ -131,7 +132,7 @@ def ingest(
     result = read(
         list(results), out, policy_name=_policy_names(policy_name or []),
         columns=named | ({"group": group_by} if group_by else {}), patterns=patterns or (),
-        timeouts="failures" if timeouts == "failures" else "missing", worth=worth, command=command(),
+        timeouts="failures" if timeouts == "failures" else "missing", worth=worth, command=command_line(),
     )  # fmt: skip
     show(ingested(result), result.to_json(), as_json)
     if out is not None:
@@ -141,7 +142,7 @@ def ingest(
 
 
 def _policy_names(given: list[str]) -> str | dict[str, str]:
-    """One name, or names of files and folders."""
+    """Return one name, or the names of files and folders."""
     if len(given) == 1 and "=" not in given[0]:
         return given[0]
     return pairs("policy_name", given, "NAME once, or PATH=NAME", "evals/a=pi0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from besttake.cli.flags import Json, Quiet, RunDirectory, Verbose, command, reporter, show
-from besttake.errors import Interrupted
+from besttake.cli.console import command_line, reporter, show, wait
+from besttake.cli.flags import Json, Quiet, RunDirectory, Verbose
 from besttake.files import write_text
-from besttake.sanitize import printable
 
 
 def runs_list(
@@ -26,11 +24,11 @@ def runs_list(
       besttake runs list
       besttake runs list experiments/ --json
     """
-    from besttake.reporting.terminal import run_list
     from besttake.verbs.runs import list_runs
 
     listed = list_runs(directory)
-    show(run_list(listed), listed.to_json(), as_json)
+    empty = "There are no runs here; `besttake diagnose` makes one."
+    show([listed.table] if listed.runs else empty, listed.to_json(), as_json)
 
 
 def runs_show(directory: RunDirectory, as_json: Json = False) -> None:
@@ -53,18 +51,18 @@ def runs_merge(
 ) -> None:
     """Merge runs of parts of one plan, split by starts, policies, tasks or arms, into one run.
 
-    Runs that do not fit together are refused. Afterwards, run the whole plan with -o on the merged directory: it finds
-    all takes there, scores them and gives the verdict.
+    Afterwards, run the whole plan with -o on the merged directory: it finds all takes there, scores them and gives the
+    verdict.
 
     Example:
       besttake runs merge part1 part2 -o runs/whole
     """
     from besttake.verbs.runs import merge
 
-    merged = merge(runs, out, command=command())
+    merged = merge(runs, out, command=command_line())
     failed = f" ({merged.left_out} failed ones left out)" if merged.left_out else ""
-    text = f"{merged.takes} takes{failed} in {merged.path}, their digest (without scores) {merged.digest[:12]}"
-    then = f"Score and judge them with the whole plan: besttake diagnose … -o {merged.path}"
+    text = f"{merged.takes} takes{failed} in {merged.path}, with digest {merged.digest[:12]} (without scores)"
+    then = f"To score and judge them, run the whole plan: besttake diagnose … -o {merged.path}"
     show(f"{text}\n{then}", asdict(merged), as_json)
 
 
@@ -84,18 +82,9 @@ def runs_watch(
     from besttake.verbs.runs import Run
     from besttake.watch import LiveServer, RunPage
 
-    Run.open(directory)  # or else it is no run
+    Run.open(directory)  # raises if it is no run
     with LiveServer(RunPage(directory), port) as server:
         wait(f"{directory} at {server.url}", "the page is no longer served")
-
-
-def wait(what: str, end: str) -> None:
-    """Say what is served, until Ctrl-C ends it."""
-    print(printable(f"{what}; Ctrl-C ends it"), flush=True)
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        raise Interrupted(end) from None
 
 
 def report(
@@ -153,9 +142,9 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare runs: what changed between two of them, and whether headroom predicts the gain over all their cells.
+    """Compare runs: show what changed between two of them, and whether headroom predicts the gain over all cells.
 
-    With two runs, for example of two checkpoints, starts that both have are compared one by one.
+    Two runs, for example of two checkpoints, are compared start by start, on the starts that both have.
 
     Examples:
       besttake compare runs/step10k runs/step20k
@@ -163,9 +152,9 @@ def compare(
       besttake compare runs/* --window episode     # as the paper reads them
     """
     from besttake.reporting.terminal import comparison
-    from besttake.verbs.compare import compare as relate
+    from besttake.verbs.compare import compare as compare_runs
 
-    result = relate(runs, window=window, command=command())
+    result = compare_runs(runs, window=window, command=command_line())
     if out is not None and (figure := result.plot()) is not None:
         write_text(out, figure.svg(), parents=True)
     show(comparison(result), result.to_json(), as_json)
@@ -229,4 +218,4 @@ def export(
     for path in write(directory, wanted, out, progress=reporter(quiet)):
         show(str(path))
     if hub is not None and not quiet:
-        show(f"Nothing was uploaded. To do so: hf upload ORG/MODEL {hub} . (put besttake.md into the card first)")
+        show(f"Nothing was uploaded. To upload: hf upload ORG/MODEL {hub} . (put besttake.md into the card first)")

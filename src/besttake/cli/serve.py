@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from besttake.cli.flags import Flags, command, option, pairs, plan_flags, reporter, show
-from besttake.cli.runs import wait
+from besttake.cli.console import command_line, reporter, show, wait
+from besttake.cli.flags import Flags, pairs, plan_flags, plan_option
 from besttake.errors import Interrupted, PlanError
 from besttake.sanitize import printable
 
@@ -40,7 +40,7 @@ _Batch = Annotated[
     typer.Option(min=1, max=4096, help="Most clients sampled in one call (default: the width of the policy)."),
 ]
 _Gate = Annotated[
-    Path | None, typer.Option(metavar="RUN", help="Judge takes as this run recommends, for clients of openpi that ask.")
+    Path | None, typer.Option(metavar="RUN", help="Judge takes by the score and threshold of this run (openpi).")
 ]
 _Session = Annotated[
     Path | None,
@@ -65,8 +65,8 @@ def serve(
     policy: Annotated[str, typer.Option(metavar="URI", help="Policy to serve.")],
     retrieve: _Retrieve = None,
     cooled: Annotated[bool, typer.Option("--cooled", help="Sample with less noise instead.")] = False,
-    noise: Annotated[float | None, option("noise", help="Noise, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
-    prior: Annotated[float | None, option("prior", help="Prior, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
+    noise: Annotated[float | None, plan_option("noise", help="Noise, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
+    prior: Annotated[float | None, plan_option("prior", help="Prior, 0 to 1 (default: as diagnosed, or 0.1).")] = None,
     protocol: Annotated[str, typer.Option(metavar="vla-eval|openpi", help="Protocol that clients speak.")] = "vla-eval",
     host: _Host = "127.0.0.1",
     port: _Port = 8000,
@@ -76,15 +76,15 @@ def serve(
     max_sessions: Annotated[int, typer.Option(min=1, max=1024, help="Most connections at once.")] = 32,
     batch: _Batch = None,
     gate: _Gate = None,
-    seed: Annotated[int, option("seed", help="Seed of the sampling noise (default 0).")] = 0,
-    trust_remote_code: Annotated[bool, option("trust_remote_code")] = False,
+    seed: Annotated[int, plan_option("seed", help="Seed of the sampling noise (default 0).")] = 0,
+    trust_remote_code: Annotated[bool, plan_option("trust_remote_code")] = False,
     session: _Session = None,
     page: _Page = 8001,
     revealed: _Open = False,
 ) -> None:
-    """Serve a policy to other harnesses, plain or with retrieval or cooling built in.
+    """Serve a policy to other harnesses, as it is or with retrieval or cooling built in.
 
-    With --session, a robot's client plays the takes of a diagnosis, in arms that nobody sees, and people judge them.
+    With --session, a robot's client plays the takes of a diagnosis, and people judge them without seeing the arm.
 
     Examples:
       besttake serve --policy lerobot:org/pi0_libero --retrieve libraries/libero --port 8000
@@ -104,12 +104,12 @@ def serve(
     )
     if session is not None:
         if retrieve is not None or cooled or gate is not None:
-            raise PlanError("`session` plays every take of all its `arms`: leave out `retrieve`, `cooled` and `gate`")
-        dials = {"noise": noise, "prior": prior, "seed": seed, "trust_remote_code": trust_remote_code}
-        _session(session, service, {**dials, **given, "policy": policy})
+            raise PlanError("a `session` plays all takes of its `arms`: leave out `retrieve`, `cooled` and `gate`")
+        keys = {"noise": noise, "prior": prior, "seed": seed, "trust_remote_code": trust_remote_code}
+        _session(session, service, {**keys, **given, "policy": policy})
         return
     if given:
-        raise PlanError(f"`{next(iter(given))}` belongs to a `session`; without one, the client brings it")
+        raise PlanError(f"`{next(iter(given))}` needs a `session`; without one, the client decides it")
     from besttake import registry
 
     model = registry.policy(policy, trust_remote_code=trust_remote_code)
@@ -121,7 +121,7 @@ def serve(
 def _augmented(
     model: Policy, name: str, retrieve: Path | None, dials: Mapping[str, float | None], *, cooled: bool
 ) -> Policy:
-    """The policy that retrieves, or is cooled."""
+    """Return the policy with retrieval or cooling built in."""
     from besttake.core.retrieve import RetrievalConfig
     from besttake.policies import augmented
 
@@ -135,9 +135,9 @@ def _augmented(
 
 def _serve(model: Policy, service: Service, seed: int) -> None:
     """Serve until Ctrl-C."""
-    from besttake.serving.server import serve as start
+    from besttake.serving.server import serve as start_server
 
-    with start(
+    with start_server(
         model, service.protocol, service.host, service.port, service.token, seed=seed, limits=service.limits,
         cameras=service.cameras,
     ) as server:  # fmt: skip
@@ -145,7 +145,7 @@ def _serve(model: Policy, service: Service, seed: int) -> None:
 
 
 def _session(out: Path, service: Service, keys: Mapping[str, Any]) -> None:
-    """Serve a session until it is ended, and print its verdict whenever there is a new one."""
+    """Serve a session until it is ended, and print each new verdict."""
     from besttake.reporting.terminal import diagnosis
     from besttake.verbs.report import report
     from besttake.verbs.session import session
@@ -157,7 +157,7 @@ def _session(out: Path, service: Service, keys: Mapping[str, Any]) -> None:
 
     known = {name: value for name, value in keys.items() if value is not None}
     try:
-        session(out=out, service=service, progress=reporter(False), verdict=verdict, command=command(), **known)
+        session(out=out, service=service, progress=reporter(False), verdict=verdict, command=command_line(), **known)
     except KeyboardInterrupt:
         raise Interrupted("takes that were judged are kept, and the same command goes on") from None
 

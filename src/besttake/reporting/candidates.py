@@ -1,7 +1,6 @@
-"""Every start of a run as the report knows it: its takes by arm, which one was picked, and what became of it.
+"""Sort the starts of a run by what became of them, and order them for the films of the report.
 
-`choose` puts starts into the order in which films enter the page: per cell and in the order of the starts, so that
-nothing is hand-picked.
+`film_order` goes through the cells in turn and takes starts in their own order, so that nothing is hand-picked.
 """
 
 from __future__ import annotations
@@ -32,49 +31,50 @@ _ROUNDS = ("rescued", "missed", "failed", "succeeded", "unscored", "rescued", "m
 
 @dataclass(frozen=True)
 class Candidate:
-    """A start that could be shown: its takes by arm, the plain policy's first; which of those was picked, and what
-    became of it. ``place`` is that of its cell in ``result.cells``.
+    """A start whose films could be shown: its takes by arm (base first), the seed of the picked base take, and what
+    became of it. ``cell_index`` is the place of its cell in ``result.cells``.
     """
 
     cell: Cell
-    place: int
+    cell_index: int
     arms: dict[str, tuple[Row, ...]]
     picked: int | None
     kind: str
 
     @property
     def key(self) -> TakeKey:
-        """The name of one of its takes."""
+        """The key of one of its takes."""
         return next(rows[0].key for rows in self.arms.values() if rows)
 
     def pick_of(self, arm: str, scores: Scores | None) -> int | None:
-        """The seed of the take of an arm that is picked."""
+        """Return the seed of the picked take of an arm."""
         if arm == BASE:
             return self.picked
         return picked_seed(self.arms[arm], scores, ScoreName(self.cell.scorer, self.cell.window))
 
 
 def candidates(cells: Sequence[Cell], rows: Sequence[Row], scores: Scores | None) -> dict[int, list[Candidate]]:
-    """Starts per cell (by its place in ``cells``), in canonical order."""
-    cell_of = {(cell.policy, line.env, line.task): i for i, cell in enumerate(cells) for line in cell.tasks}
+    """Return the starts of each cell (by its place in ``cells``), in canonical order."""
+    index_of = {(cell.policy, line.env, line.task): i for i, cell in enumerate(cells) for line in cell.tasks}
     starts: dict[tuple[str, str, str, int], dict[str, list[Row]]] = {}
     for row in rows:
         arms = starts.setdefault((row.key.policy, row.key.env, row.key.task, row.key.start), {BASE: []})
         arms.setdefault(row.key.arm, []).append(row)
     by_cell: dict[int, list[Candidate]] = {}
     for (policy, env, task, _), arms in starts.items():
-        place = cell_of.get((policy, env, task))
-        if place is not None:
-            by_cell.setdefault(place, []).append(_judge(cells[place], place, arms, scores))
+        i = index_of.get((policy, env, task))
+        if i is not None:
+            by_cell.setdefault(i, []).append(_judge(cells[i], i, arms, scores))
     return by_cell
 
 
-def choose(by_cell: Mapping[int, Sequence[Candidate]]) -> Iterator[Candidate]:
-    """Candidates in the order in which they should enter the page: round by round, every cell in each.
+def film_order(by_cell: Mapping[int, Sequence[Candidate]]) -> Iterator[Candidate]:
+    """Yield starts in the order in which their films should enter the page.
 
-    After the telling ones come all others, in the order of the starts; those without a finished take never do.
+    First come those that tell most (`_ROUNDS`), one per cell and round, then all others in the order of the starts.
+    Starts without a finished take are left out.
     """
-    queues = {(i, kind): [c for c in own if c.kind == kind] for i, own in by_cell.items() for kind in KINDS}
+    queues = {(i, kind): [c for c in starts if c.kind == kind] for i, starts in by_cell.items() for kind in KINDS}
     for kind in _ROUNDS:
         for i in sorted(by_cell):
             if queues[i, kind]:
@@ -86,7 +86,7 @@ def choose(by_cell: Mapping[int, Sequence[Candidate]]) -> Iterator[Candidate]:
 
 
 def picked_seed(rows: Sequence[Row], scores: Scores | None, name: ScoreName) -> int | None:
-    """The seed of the take that a score picks; None where no take has one."""
+    """Return the seed of the take that a score picks; None if no take has a score."""
     values = np.array([[score_of(scores, row.key, name) for row in rows]])
     if not np.isfinite(values).any():
         return None
@@ -95,23 +95,23 @@ def picked_seed(rows: Sequence[Row], scores: Scores | None, name: ScoreName) -> 
 
 
 def score_of(scores: Scores | None, key: TakeKey, name: ScoreName) -> float:
-    """A take's score by one scorer on one window; NaN where it has none."""
+    """Return a take's score by one scorer on one window; NaN if it has none."""
     score = scores.get(key) if scores is not None else None
     return score.scores.get(name, math.nan) if score is not None else math.nan
 
 
-def _judge(cell: Cell, place: int, arms: Mapping[str, Sequence[Row]], scores: Scores | None) -> Candidate:
+def _judge(cell: Cell, cell_index: int, arms: Mapping[str, Sequence[Row]], scores: Scores | None) -> Candidate:
     rows = arms[BASE]
-    outcome = {row.key.seed: row.success for row in rows if row.success is not None}
+    outcomes = {row.key.seed: row.success for row in rows if row.success is not None}
     picked = picked_seed(rows, scores, ScoreName(cell.scorer, cell.window)) if rows else None
-    if not outcome:
+    if not outcomes:
         kind = "broken"
-    elif all(outcome.values()):
+    elif all(outcomes.values()):
         kind = "succeeded"
-    elif not any(outcome.values()):
+    elif not any(outcomes.values()):
         kind = "failed"
     elif picked is None:
         kind = "unscored"
     else:
-        kind = "rescued" if outcome.get(picked) else "missed"
-    return Candidate(cell, place, {arm: tuple(own) for arm, own in arms.items()}, picked, kind)
+        kind = "rescued" if outcomes.get(picked) else "missed"
+    return Candidate(cell, cell_index, {arm: tuple(takes) for arm, takes in arms.items()}, picked, kind)

@@ -1,8 +1,8 @@
-"""Takes as a LeRobotDataset v3.0: one episode per take, to train on or to look at with LeRobot's own tools.
+"""Write takes as a LeRobotDataset v3.0 with one episode per take, to train on or to view with LeRobot's tools.
 
 An episode has a row per executed action and ends at success, as episodes of benchmarks do. ``next.success`` is true in
-the row whose action succeeded, ``next.done`` in the last row. A run keeps the frames that were scored, every
-``stride`` steps: in between, the last of them is shown again, and ``frame_step`` says of which step it is.
+the row whose action succeeded, ``next.done`` in the last row. A run stores only the scored frames, one every ``stride``
+steps. The rows in between repeat the last one, and ``frame_step`` is the step at which it was taken.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ _COUNTERS = {"timestamp": "float32", "frame_index": "int64", "episode_index": "i
 
 @dataclass(frozen=True)
 class Scene:
-    """What takes do not say: actions a second, and the instruction of each (env, task) that is known."""
+    """What takes do not store: actions per second, and the instruction of each (env, task) that is known."""
 
     fps: int
-    words: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    instructions: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def instruction(self, take: Take) -> str:
-        """What the robot was told, or where that is not known the name of the task."""
-        return self.words.get((take.key.env, take.key.task)) or take.key.task
+        """Return the instruction of a take; the name of its task if it is not known."""
+        return self.instructions.get((take.key.env, take.key.task)) or take.key.task
 
 
 def write_dataset(
     takes: Iterable[Take], directory: Path, scene: Scene, on_take: Callable[[int], None] = lambda count: None
 ) -> Path:
-    """Write ``takes`` as a new data set in ``directory``, which appears only when it is whole."""
+    """Write ``takes`` as a new data set in ``directory``, which appears only when it is complete."""
     if directory.exists() and any(directory.iterdir()):
         raise RunError(f"{directory} is not empty; name another directory for the data set")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".tmp", dir=directory.parent))
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", suffix=".tmp", dir=directory.parent))
     try:
-        writer = _Writer(made, scene)
+        writer = _Writer(unfinished, scene)
         for take in takes:
             writer.add(take)
             on_take(1)
         writer.finish()
-        made.chmod(0o755)
+        unfinished.chmod(0o755)
         if directory.exists():
             directory.rmdir()
-        made.rename(directory)
+        unfinished.rename(directory)
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
         raise
     return directory
 
 
 class _Writer:
-    """Files of up to 200 episodes: a table and a video each."""
+    """Writes files of up to 200 episodes, a table and a video each."""
 
     def __init__(self, root: Path, scene: Scene) -> None:
         self.root, self.fps, self.scene = root, scene.fps, scene
@@ -81,7 +81,7 @@ class _Writer:
         self._shown = 0
 
     def add(self, take: Take) -> None:
-        """Append one take as an episode; RunError when it is of another robot than the others."""
+        """Append one take as an episode; RunError if its actions, states or frames have other sizes than before."""
         frames = take.frames()
         shape = take.actions.shape[1:], take.states.shape[1:], frames.shape[1:]
         if self.shape is None:
@@ -100,14 +100,14 @@ class _Writer:
             self._video.add(frames[frame])
         task = self.tasks.setdefault(self.scene.instruction(take), len(self.tasks))
         self._pending.append(self._table(take, length, task, take.frame_steps[held]))
-        self._note(take, frames, length)
+        self._keep_for_stats(take, frames, length)
         self.episodes.append(self._episode(take, length))
         self.rows, self._shown = self.rows + length, self._shown + length
         if len(self._pending) == _EPISODES_PER_FILE:
             self._close_files()
 
     def finish(self) -> None:
-        """Write what describes the data set."""
+        """Write the last files and the metadata."""
         import pyarrow
 
         if not self.episodes:
@@ -115,7 +115,7 @@ class _Writer:
         self._close_files()
         self._write("meta/episodes/chunk-000/file-000.parquet", pyarrow.Table.from_pylist(self.episodes))
         self._write("meta/tasks.parquet", _task_table(list(self.tasks)))
-        stats = {name: _stats(own, name == CAMERA) for name, own in self.values.items()}
+        stats = {name: _stats(values, name == CAMERA) for name, values in self.values.items()}
         for name, value in (("info", self._info()), ("stats", stats)):
             (self.root / "meta" / f"{name}.json").write_text(json.dumps(value, indent=4))
 
@@ -172,11 +172,11 @@ class _Writer:
             "besttake/success": take.success,
         }  # fmt: skip
 
-    def _note(self, take: Take, frames: Any, length: int) -> None:
+    def _keep_for_stats(self, take: Take, frames: Any, length: int) -> None:
         values = {"observation.state": take.states[:length], "action": take.actions[:length]}
         values[CAMERA] = (frames[:: max(1, len(frames) // 4)] / 255.0).reshape(-1, 3)[::16]
-        for name, own in values.items():
-            self.values.setdefault(name, []).append(np.asarray(own, np.float32))
+        for name, rows in values.items():
+            self.values.setdefault(name, []).append(np.asarray(rows, np.float32))
 
     def _info(self) -> dict[str, Any]:
         assert self.shape is not None
@@ -211,7 +211,7 @@ class _Writer:
 
 
 def _stats(values: list[Any], picture: bool) -> dict[str, Any]:
-    """What LeRobot normalises by: least, most, mean, spread and quantiles of each dimension, over all rows."""
+    """Compute what LeRobot normalises by: min, max, mean, std and quantiles of each dimension over all rows."""
     rows = np.concatenate(values).astype(np.float64)
     known = {"min": rows.min(0), "max": rows.max(0), "mean": rows.mean(0), "std": rows.std(0)}
     known |= {f"q{q:02d}": np.percentile(rows, q, axis=0) for q in (1, 10, 50, 90, 99)}
@@ -220,7 +220,7 @@ def _stats(values: list[Any], picture: bool) -> dict[str, Any]:
 
 
 def _task_table(tasks: list[str]) -> Any:
-    """Tasks as pandas writes a frame whose index they are, which is how LeRobot reads them."""
+    """Make a table of tasks as pandas writes an index, because LeRobot reads them with pandas."""
     import pyarrow
 
     index = "__index_level_0__"

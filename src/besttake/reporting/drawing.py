@@ -1,7 +1,7 @@
-"""A figure as a list of shapes, drawn as SVG on the page and in files; and the scales and dot plots that figures share.
+"""Draw figures, which are lists of shapes, as SVG; with the axes and dot plots that the figures share.
 
-Colours are roles ("ink", "accent", "s2"); a theme turns a role into a colour, so that the page can follow light and
-dark while a file for a paper has fixed colours.
+Colours are roles ("ink", "accent", "s2"). A theme maps roles to colours, so that figures on the page follow light and
+dark mode while files have fixed colours.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ PRINT: dict[str, str] = {
     "warn": "#b35c00", "s0": "#7a4cc2", "s1": "#d23f7e", "s2": "#807500", "s3": "#59636f", "s4": "#43296b",
     "s5": "#94618a",
 }  # fmt: skip
-"""Colours for files. Those of policies, s0 to s5, say nothing else: not recommended, success or failure."""
+"""Colours for files. Policies have s0 to s5, which mean nothing else."""
 
 PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}
-"""Colours for the page: CSS variables, so that a figure follows light and dark."""
+"""Colours for the page: CSS variables, which follow light and dark mode."""
 
 SERIES = 6
 SHAPES = ("circle", "square", "diamond")
@@ -35,7 +35,7 @@ _RIGHT = 144.0
 
 @dataclass(frozen=True)
 class Element:
-    """What all shapes share: ``tip`` is shown on hover, ``data`` becomes ``data-…`` attributes of the SVG."""
+    """Base of all shapes: ``tip`` is shown on hover, ``data`` becomes ``data-…`` attributes of the SVG."""
 
     tip: str = field(default="", kw_only=True)
     data: Mapping[str, str] = field(default_factory=dict, kw_only=True)
@@ -62,7 +62,7 @@ class Area(Element):
 
 @dataclass(frozen=True)
 class Mark(Element):
-    """A marker of radius ``r``; ``hollow`` ones are filled with the paper's colour."""
+    """A marker of radius ``r``; a ``hollow`` one is only an outline."""
 
     x: float
     y: float
@@ -87,7 +87,7 @@ class Label(Element):
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing of ``width`` x ``height`` units. ``title`` tells what it shows, to those who cannot see it too."""
+    """A drawing of ``width`` x ``height`` units; screen readers read its ``title``."""
 
     width: float
     height: float
@@ -95,7 +95,7 @@ class Figure:
     shapes: tuple[Element, ...]
 
     def svg(self, theme: Mapping[str, str] = PRINT, *, standalone: bool = True) -> str:
-        """SVG text. A ``standalone`` file has its own background and font."""
+        """Return SVG text; a ``standalone`` file has its own background and font."""
         head = f'viewBox="0 0 {_n(self.width)} {_n(self.height)}" role="img" aria-label="{xml(self.title)}"'
         body = "".join(_svg(shape, theme) for shape in self.shapes)
         if not standalone:
@@ -108,12 +108,12 @@ class Figure:
         )
 
     def _repr_svg_(self) -> str:
-        """The figure in a notebook."""
+        """Show the figure in a notebook."""
         return self.svg()
 
 
 def marker(series: int) -> str:
-    """The marker of a series, by its place in the legend."""
+    """Return the marker of a series, by its place in the legend."""
     return SHAPES[series % len(SHAPES)]
 
 
@@ -126,7 +126,7 @@ def _points(points: Sequence[Point]) -> str:
 
 
 def _outline(mark: Mark) -> list[Point]:
-    """The corners of a square or a diamond, of about a circle's area."""
+    """Return the corners of a square or a diamond with about the area of a circle."""
     x, y, r = mark.x, mark.y, mark.r
     if mark.shape == "square":
         s = r * 0.9
@@ -165,7 +165,7 @@ def _svg(shape: Element, theme: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """A linear map of values [low, high] to positions [start, end]."""
+    """A linear map from values [low, high] to positions [start, end]."""
 
     low: float
     high: float
@@ -173,46 +173,32 @@ class Axis:
     end: float
 
     def __call__(self, value: float) -> float:
-        """The position of ``value``."""
+        """Return the position of ``value``."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def clip(self, value: float) -> float:
-        """The position of ``value``, held inside the scale."""
+        """Return the position of ``value``, moved into the range if it lies outside."""
         return self(min(max(value, self.low), self.high))
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Where data stand in a drawing of ``width`` x ``height`` with the given margins."""
+    """The two axes of a drawing."""
 
-    width: float
-    height: float
     x: Axis
     y: Axis
 
-    @classmethod
-    def of(
-        cls,
-        size: tuple[float, float],
-        margins: tuple[float, float, float, float],
-        x: tuple[float, float],
-        y: tuple[float, float],
-    ) -> Frame:
-        """A frame of ``size`` that shows the ranges ``x`` and ``y`` inside ``margins`` (left, top, right, bottom)."""
-        (width, height), (left, top, right, bottom) = size, margins
-        return cls(width, height, Axis(*x, left, width - right), Axis(*y, height - bottom, top))
-
     def at(self, x: float, y: float) -> Point:
-        """The place of a point; values above or below the frame stand at its edge."""
+        """Return the position of a point; one above or below the frame is moved to its edge."""
         return self.x(x), self.y.clip(y)
 
     def band(self, ranges: Sequence[tuple[float, float, float]], color: str, opacity: float) -> Area:
-        """The area between the lower and the upper end of each (x, low, high)."""
+        """Return the area between the lower and the upper end of each (x, low, high)."""
         edges = [self.at(x, high) for x, _, high in ranges] + [self.at(x, low) for x, low, _ in reversed(ranges)]
         return Area(edges, color, opacity=opacity)
 
     def grid(self) -> list[Element]:
-        """Horizontal grid lines with numbers at the left."""
+        """Return horizontal grid lines with numbers at the left."""
         shapes: list[Element] = []
         for tick in ticks(self.y.low, self.y.high):
             y = self.y(tick)
@@ -221,8 +207,8 @@ class Frame:
         return shapes
 
 
-def spread(values: Sequence[float | None], *, low: float, high: float) -> tuple[float, float]:
-    """A range that holds ``values`` and [low, high], with some air around the values."""
+def padded_range(values: Sequence[float | None], *, low: float, high: float) -> tuple[float, float]:
+    """Return a range that contains ``values``, with some padding, and [low, high]."""
     known = [v for v in values if v is not None and math.isfinite(v)]
     bottom, top = min([low, *known]), max([high, *known])
     air = (top - bottom) * 0.06
@@ -230,7 +216,7 @@ def spread(values: Sequence[float | None], *, low: float, high: float) -> tuple[
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round values inside [low, high]."""
+    """Return about that many round values inside [low, high]."""
     raw = (high - low) / max(1, about)
     power = 10 ** math.floor(math.log10(raw))
     step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= raw - 1e-12)
@@ -245,7 +231,7 @@ def tick_text(value: float) -> str:
 
 
 def horizontal(axis: Axis, top: float, bottom: float, *, zero: bool = False, about: int = 5) -> list[Element]:
-    """Vertical grid lines with numbers below; the line at 0 stands out where ``zero``."""
+    """Return vertical grid lines with numbers below; with ``zero`` the line at 0 is darker."""
     shapes: list[Element] = []
     for tick in ticks(axis.low, axis.high, about):
         x = axis(tick)
@@ -256,21 +242,18 @@ def horizontal(axis: Axis, top: float, bottom: float, *, zero: bool = False, abo
 
 
 def shorten(text: str, length: int) -> str:
-    """``text`` cut to ``length`` letters, with an ellipsis."""
+    """Cut ``text`` to ``length`` letters, with an ellipsis."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def datum(path: str, value: float | None) -> Mapping[str, str]:
-    """SVG attributes that say which number of ``result.json`` is drawn."""
+    """Return SVG attributes that say which number of ``result.json`` is drawn."""
     return {} if value is None else {"path": path, "value": repr(float(value))}
 
 
 @dataclass(frozen=True)
 class DotRow:
-    """One line of a dot plot: a label, a number with its interval, and where ``result.json`` has it.
-
-    The ``best`` row stands on a ground of its own.
-    """
+    """One line of a dot plot: a label, an estimate, and its ``path`` in ``result.json``; ``best`` is highlighted."""
 
     label: str
     estimate: Estimate
@@ -282,16 +265,16 @@ class DotRow:
 
 
 Say = Callable[[Estimate], str]
-"""How an estimate is written on hover."""
+"""Writes an estimate, for hovering."""
 
 
 def dots(
     rows: list[DotRow], title: str, ends: tuple[float, float], text: Callable[[float | None], str], say: Say, *,
     mark: float | None = None, zero: bool = False,
 ) -> Figure:  # fmt: skip
-    """A dot plot between ``ends``, each value as ``text`` beside it; ``mark`` is where a dashed line stands.
+    """Draw a dot plot between ``ends``, with each value written beside it by ``text``.
 
-    ``zero`` makes the grid line at 0 stand out.
+    There is a dashed line at ``mark``; with ``zero`` the grid line at 0 is darker.
     """
     top = 4.0
     bottom = top + _ROW * len(rows)

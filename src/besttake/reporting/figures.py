@@ -1,4 +1,4 @@
-"""The figures of the report, each from the numbers of a `Result` alone."""
+"""Draw the figures of the report from the numbers of a `Result`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from besttake.reporting.drawing import (
     SERIES,
+    Axis,
     DotRow,
     Element,
     Figure,
@@ -19,21 +20,21 @@ from besttake.reporting.drawing import (
     dots,
     horizontal,
     marker,
+    padded_range,
     shorten,
-    spread,
 )
 from besttake.reporting.numbers import estimate_percent, estimate_points, percent, points
-from besttake.reporting.tables import gain_headroom
+from besttake.reporting.result_tables import gain_headroom
 
 if TYPE_CHECKING:
     from besttake.result import Cell, Relation, Result
 
 
-def ladder(cell: Cell, path: str) -> Figure | None:
-    """pass@1, the controls, the selectors and the oracle, as success rates."""
+def ladder(cell: Cell, number: int) -> Figure | None:
+    """Draw the success of policy ``number`` with each way to keep one take: pass@1, controls, scorers and oracle."""
     if cell.headroom is None or cell.headroom.pass_1.value is None:
         return None
-    n = cell.headroom.n
+    n, path = cell.headroom.n, f"/policies/{number}"
     rows = [DotRow("pass@1", cell.headroom.pass_1, f"{path}/headroom/pass_1", strong=True)]
     selectors = cell.selectors
     if selectors is not None:
@@ -44,57 +45,51 @@ def ladder(cell: Cell, path: str) -> Figure | None:
         for scorer, windows in selectors.scored.items() if known else ():
             for window, selector in windows.items():
                 chosen = scorer == cell.scorer and window == cell.window
-                place = f"{path}/selectors/scored/{scorer}/{window}/success"
+                source = f"{path}/selectors/scored/{scorer}/{window}/success"
                 color = "accent" if chosen else "ink"
-                rows.append(DotRow(f"{scorer}, {window}", selector.success, place, color, chosen))
+                rows.append(DotRow(f"{scorer}, {window}", selector.success, source, color, chosen))
     rows.append(DotRow(f"oracle, pass@{n}", cell.headroom.pass_n, f"{path}/headroom/pass_n"))
     title = f"Success of {cell.policy} with each way to keep one of {n} takes"
     return dots(rows, title, (0.0, 1.0), percent, estimate_percent, mark=cell.headroom.pass_1.value)
 
 
-def menu(cell: Cell, path: str, worth: float) -> Figure | None:
-    """The gain of every option over the frozen policy with one take, its cost before its name, the best one marked."""
-    rows = _options(cell, path)
-    if not rows:
+def option_gains(cell: Cell, number: int, worth: float) -> Figure | None:
+    """Draw the gain of every option of policy ``number`` over one take of it as it is, the recommended one marked."""
+    verdict, path = cell.verdict, f"/policies/{number}/verdict"
+    if verdict is None or len(verdict.options) < 2:
         return None
-    title = f"What each option gains over {cell.policy} as it is, with its cost in takes"
-    known = [end for row in rows for end in (row.estimate.low, row.estimate.high, row.estimate.value)]
-    ends = spread([*known, worth], low=-0.05, high=0.10)
-    return dots(rows, title, ends, points, estimate_points, zero=True, mark=worth)
-
-
-def _options(cell: Cell, path: str) -> list[DotRow]:
-    if cell.verdict is None:
-        return []
     rows = []
-    for i, option in enumerate(cell.verdict.options[1:], start=1):
-        best = option.name == cell.verdict.option
-        place = f"{path}/verdict/gain" if best else f"{path}/verdict/options/{i}/gain"
+    for i, option in enumerate(verdict.options[1:], start=1):
+        best = option.name == verdict.option
+        source = f"{path}/gain" if best else f"{path}/options/{i}/gain"
         label = f"{option.takes}\N{MULTIPLICATION SIGN} {option.arm}" + (f", {option.scorer}" if option.scorer else "")
-        gain, color = cell.verdict.shown_as(option)[1], "accent" if best else "ink"
-        rows.append(DotRow(label, gain, place, color, strong=best, hollow=not option.shown, best=best))
-    return rows
+        gain, color = verdict.shown_as(option)[1], "accent" if best else "ink"
+        rows.append(DotRow(label, gain, source, color, strong=best, hollow=not option.shown, best=best))
+    title = f"What each option gains over {cell.policy} as it is, with its cost in takes"
+    ends = [end for row in rows for end in (row.estimate.low, row.estimate.high, row.estimate.value)]
+    limits = padded_range([*ends, worth], low=-0.05, high=0.10)
+    return dots(rows, title, limits, points, estimate_points, zero=True, mark=worth)
 
 
 def relation(result: Result, *, legend: bool = False) -> Figure | None:
-    """Selection gain against headroom (paper Fig. 1): cells, policies, the fitted line with its band.
+    """Draw selection gain against headroom (paper Fig. 1): cells, policies, and the fitted line with its band.
 
-    The ``legend`` stands at the upper left, where no mark can: a gain is never above its headroom.
+    The ``legend`` is at the upper left, where no mark can be: a gain is never above its headroom.
     """
     cells = [(f"/cells/{i}", cell) for i, cell in enumerate(result.cells)]
     pairs = [(x.value, y.value) for x, y in map(gain_headroom, result.cells) if x and y]
     known = [(x, y) for x, y in pairs if x is not None and y is not None]
     if not known:
         return None
-    x_range = spread([x for x, _ in known], low=0.0, high=0.1)
-    y_range = spread([*(y for _, y in known), 0.0], low=-0.02, high=0.1)
-    frame = Frame.of((560, 400), (52, 14, 16, 48), x_range, y_range)
-    (left, right), (bottom, top) = (frame.x.start, frame.x.end), (frame.y.start, frame.y.end)
+    x_range = padded_range([x for x, _ in known], low=0.0, high=0.1)
+    y_range = padded_range([*(y for _, y in known), 0.0], low=-0.02, high=0.1)
+    width, height, left, top, right, bottom = 560, 400, 52.0, 14.0, 544.0, 352.0
+    frame = Frame(Axis(*x_range, left, right), Axis(*y_range, bottom, top))
     reach = min(frame.x.high, frame.y.high)
     shapes: list[Element] = [
         *frame.grid(),
         *horizontal(frame.x, top, bottom),
-        Label((left + right) / 2, frame.height - 10, "headroom, points", color="muted", size=12.5, anchor="middle"),
+        Label((left + right) / 2, height - 10, "headroom, points", color="muted", size=12.5, anchor="middle"),
         Label(left + 6, top + 12, "gain of selection, points", color="muted", size=12.5),
         Polyline([frame.at(0, 0), frame.at(reach, reach)], "muted", 1, (2, 4)),
         *_fitted_line(result.relation, frame),
@@ -107,31 +102,28 @@ def relation(result: Result, *, legend: bool = False) -> Figure | None:
     policies = [(f"/policies/{i}", policy) for i, policy in enumerate(result.policies)] if len(cells) > 1 else []
     for path, cell in (*cells, *policies):
         shapes += _relation_mark(cell, path, series.get(cell.policy, 0), frame, large=path.startswith("/policies"))
-    return Figure(frame.width, frame.height, "Gain of selection against headroom, one dot per cell", tuple(shapes))
+    return Figure(width, height, "Gain of selection against headroom, one dot per cell", tuple(shapes))
 
 
-def sources(cell: Cell, path: str) -> Figure | None:
-    """Where the spread of outcomes within a task comes from; None where that is not known."""
-    parts = cell.audit.sources.parts if cell.audit is not None else {}
-    rows = [DotRow(name, part, f"{path}/audit/sources/parts/{name}/value", "ink") for name, part in parts.items()]
+def sources(cell: Cell, number: int) -> Figure | None:
+    """Draw where the spread of outcomes of policy ``number`` within a task comes from; None if that is not known."""
+    parts, path = cell.audit.sources.parts if cell.audit is not None else {}, f"/policies/{number}/audit/sources/parts"
+    rows = [DotRow(name, part, f"{path}/{name}/value", "ink") for name, part in parts.items()]
     title = f"Where the spread of outcomes of {cell.policy} within a task comes from"
     return dots(rows, title, (-0.1, 1.0), percent, estimate_percent, zero=True) if rows else None
 
 
-def every(result: Result) -> Iterator[tuple[str, Figure]]:
-    """All figures of a result by name, for ``--figures``."""
+def all_figures(result: Result) -> Iterator[tuple[str, Figure]]:
+    """Yield every figure of a result with a name for its file."""
     named = [("relation", relation(result, legend=True))]
     for i, cell in enumerate(result.policies):
-        path, own = f"/policies/{i}", f"{i}-{_file_name(cell.policy)}"
-        named += [(f"ladder-{own}", ladder(cell, path)), (f"options-{own}", menu(cell, path, result.worth))]
-        named.append((f"sources-{own}", sources(cell, path)))
+        policy = re.sub(r"[^A-Za-z0-9]+", "_", cell.policy).strip("_")[:40] or "policy"
+        named.append((f"ladder-{i}-{policy}", ladder(cell, i)))
+        named.append((f"options-{i}-{policy}", option_gains(cell, i, result.worth)))
+        named.append((f"sources-{i}-{policy}", sources(cell, i)))
     for name, figure in named:
         if figure is not None:
             yield name, figure
-
-
-def _file_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:40] or "policy"
 
 
 def _fitted_line(relation: Relation, frame: Frame) -> list[Element]:

@@ -1,4 +1,4 @@
-"""The page of a run that goes on: the report of what is there so far."""
+"""Make the live page of a run that is not finished: what is decided so far, and its takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from markupsafe import Markup
 from besttake.arms import COOLED, RETRIEVE
 from besttake.measure.partial import PartialCell
 from besttake.reporting.html import takes_scripts, takes_section
-from besttake.reporting.numbers import count, duration, percent
+from besttake.reporting.numbers import count, percent, time_text
 from besttake.reporting.page import Page, Section, prose
 from besttake.reporting.table import Entry, Table, in_points
 from besttake.reporting.takes import PageTakes
@@ -31,24 +31,23 @@ _QUESTIONS = {
 _ANSWERS = {"yes": Entry("shown", "better"), "no": Entry("ruled out", "none"), "open": Entry("open", "warn")}
 _HELD = (
     "These bounds hold whenever you look: each answer errs in at most 5 % of runs, however long you watch and whenever"
-    " you stop. An answer needs one side alone, at 5 %; the bounds hold on both sides at once, at 95 %, so an answer"
-    " can come a little before they leave 0."
+    " you stop. An answer tests one side only, at 5 %, but the bounds hold on both sides, at 95 %: an answer can come"
+    " a little before they leave 0."
 )
 _UNTIL = "The run itself stops by the same bounds."
 _FIXED = (
-    "They are wider than those of the report: when the planned sample is complete, the report judges it once, with 95 %"
-    " intervals, and scores the takes, so what a score gains is known only then. More starts than planned, added"
-    " because of what you see here, count there as a second look. Only starts whose takes are all there count, in the"
-    " order of the plan."
+    "They are wider than those of the report, which scores the takes and judges the planned sample once, with 95 %"
+    " intervals, when it is complete; what a score gains is known only then. If you add starts because of what you see"
+    " here, that counts as a second look. Only starts with all their takes count, in the order of the plan."
 )
 
 
 @dataclass(frozen=True)
 class State:
-    """All that the live page shows of a run.
+    """What the live page shows of a run.
 
-    ``phase`` is a key of `PHASES`, ``planned`` the takes of the plan (0: not known), ``left``
-    the seconds to go. ``failures``: why takes could not be made, how many, and the first of them.
+    ``phase`` is a key of `PHASES`, ``planned`` the number of planned takes (0: not known), ``left`` the seconds to go,
+    and ``failures`` has each reason why takes failed, how many did, and the first of them.
     """
 
     phase: str
@@ -63,42 +62,38 @@ class State:
 
 
 def live_page(name: str, state: State, takes: PageTakes, stamp: str) -> Page:
-    """The page of the run called ``name`` as it is now."""
+    """Make the page of the run called ``name`` as it is now."""
     most = "at most " if state.until else ""
     parts = [count(state.done, "take") + (f" of {most}{state.planned:,}" if state.planned else "")]
     parts += [f"{count(state.failed, 'take')} failed to run"] if state.failed else []
     if state.phase == "running":
-        parts += [f"{duration(state.left)} left{' at most' if state.until else ''}"] if state.left is not None else []
+        parts += [f"{time_text(state.left)} left{' at most' if state.until else ''}"] if state.left is not None else []
         parts += [state.doing] if state.doing else []
-    sections = [_decided(state), takes_section(takes, [one.cell for one in state.cells], scored=False)]
+    sections = [_decided(state), takes_section(takes, [each.cell for each in state.cells], scored=False)]
     if state.failures:
-        rows = [(reason, takes, first) for reason, takes, first in state.failures]
-        table = Table("", ("reason", "takes", "first of them"), rows).section()
+        table = Table("", ("reason", "takes", "first of them"), state.failures).section()
         sections.append(Section("failed", "Takes that failed to run", [table], "Failures"))
     heading = "What is decided so far"
     return Page(f"{name}, live", " · ".join([name, *parts]), heading, sections, *takes_scripts(takes), stamp=stamp)
 
 
 def _decided(state: State) -> Section:
-    """What each question's answer is so far."""
-    made = min(state.done + state.failed, state.planned)
-    bar = Markup('<progress max="{}" value="{}" aria-label="takes"></progress>').format(state.planned, made)
+    """Show the answer to each question so far."""
+    played = min(state.done + state.failed, state.planned)
+    bar = Markup('<progress max="{}" value="{}" aria-label="takes"></progress>').format(state.planned, played)
     parts = [prose(PHASES[state.phase], "headline"), *([bar] if state.planned else [])]
     rows: list[Sequence[object]] = []
-    for one in state.cells:
-        starts = f"{one.cell.starts} of {one.planned}" if one.planned is not None else str(one.cell.starts)
-        tasks = "all tasks" if one.cell.group == "*" else one.cell.group
-        for name, finding in one.findings.items():
-            estimate, settled = finding.estimate, one.cell.path.settled.get(name) if one.cell.path else None
-            gain = in_points(estimate)
+    for partial in state.cells:
+        cell, path = partial.cell, partial.cell.path
+        starts = f"{cell.starts} of {partial.planned}" if partial.planned is not None else str(cell.starts)
+        known = (cell.policy, "all tasks" if cell.group == "*" else cell.group, starts, percent(partial.pass_1))
+        for name, finding in partial.findings.items():
+            settled = path.settled.get(name) if path else None
             when = "" if settled is None else f"after {count(settled, 'take')}"
-            answer = _ANSWERS[finding.answer]
-            rows.append((
-                one.cell.policy, tasks, starts, percent(one.pass_1), _QUESTIONS[name], answer, gain, when
-            ))  # fmt: skip
+            rows.append((*known, _QUESTIONS[name], _ANSWERS[finding.answer], in_points(finding.estimate), when))
     if rows:
         head = ("policy", "tasks", "complete starts", "pass@1", "question", "answer", "gain so far, points", "settled")
         parts += [Table("", head, rows).section(name="answers"), prose(f"{_HELD} {_UNTIL if state.until else _FIXED}")]
     else:
-        parts.append(prose("Nothing yet: the first start has to be complete.", "none"))
+        parts.append(prose("Nothing yet: no start has all its takes.", "none"))
     return Section("decided", "", parts, "So far")

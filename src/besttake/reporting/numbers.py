@@ -1,4 +1,4 @@
-"""Numbers as text: the one place that decides how a fraction, a difference or an interval is written."""
+"""Write fractions, differences and intervals as text, in the same way everywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def number(value: float | None, digits: int = 1, *, signed: bool = False, scale: float = 1.0) -> str:
-    """``0.1124`` -> "0.1"; with ``signed`` and ``scale=100``, "+11.2". Empty when there is no number."""
+    """``0.1124`` -> "0.1"; with ``signed`` and ``scale=100``, "+11.2". Empty if there is no number."""
     if value is None or not math.isfinite(value):
         return ""
     scaled = round(value * scale, digits) + 0.0
@@ -34,19 +34,19 @@ def points(value: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None, *, scale: float = 1.0, digits: int = 1) -> str:
-    """``[8.0, 14.3]``; empty when either end is unknown."""
+    """``[8.0, 14.3]``; empty if either end is unknown."""
     ends = number(low, digits, scale=scale), number(high, digits, scale=scale)
     return f"[{ends[0]}, {ends[1]}]" if all(ends) else ""
 
 
-def spread(sd: float | None) -> str:
-    """``0.021`` -> "± 2.1", a standard deviation in points; empty when there is none."""
+def plus_minus(sd: float | None) -> str:
+    """``0.021`` -> "± 2.1", a standard deviation in points; empty if there is none."""
     text = number(sd, scale=100)
     return f"± {text}" if text else ""
 
 
 def estimate_plain(estimate: Estimate | None) -> str:
-    """``0.88 [0.61, 0.97]``; like its siblings below empty when there is no value."""
+    """``0.88 [0.61, 0.97]``; empty, as the next two, if there is no value."""
     return _with_interval(number(estimate.value, 2), estimate, 1, 2) if estimate else ""
 
 
@@ -84,7 +84,7 @@ def sentence(text: str) -> str:
     return f"{first}{text[1:]}{'' if text.endswith(('.', '!', '?')) else '.'}"
 
 
-def duration(seconds: float) -> str:
+def time_text(seconds: float) -> str:
     """``75`` -> "1 min 15 s"."""
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -1,7 +1,7 @@
-"""The one builder of pages: a title, a status line and sections of prose, tables and figures, in one file.
+"""Build pages of sections with prose, tables and figures, each page in one HTML file.
 
-A page loads nothing from the network and runs no script but those of this package. Everything shown is escaped: parts
-are `Markup`, made by the functions here from plain text, by `Table.section`, or by `svg`.
+A page loads nothing from the network and runs only the scripts of this package. Everything shown is escaped: parts are
+`Markup`, made from plain text by the functions here, by `Table.section`, or by `svg`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from besttake.reporting.drawing import PAGE, SERIES, Figure, marker
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: its name in addresses, a heading, its parts, and what the navigation calls it.
+    """A section of a page; ``name`` is its anchor, ``nav`` its name in the navigation.
 
     ``style``: "wide", or "folded" under its heading.
     """
@@ -41,10 +41,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: ``status`` stands above its ``heading``. ``scripts`` run on ``data``, JSON by the id of its element.
+    """A page with its ``status`` above its ``heading``; ``scripts`` read ``data``, JSON by the id of an element.
 
-    ``stamp``: what a served page shows; it is loaded again when its server has another one. ``asks``: its own scripts
-    talk to its server.
+    ``stamp`` is the version of a served page, which reloads when its server has another. ``asks``: the page's own
+    scripts talk to its server.
     """
 
     title: str
@@ -57,13 +57,13 @@ class Page:
     asks: bool = False
 
     def html(self) -> str:
-        """The text of the page."""
+        """Return the text of the page."""
         return template(
             "page.html.j2", page=self, version=version(), may_load=may_load(served=bool(self.stamp) or self.asks)
         )
 
     def save(self, out: str | Path) -> Path:
-        """Write the page whole or not at all, with the directories above it."""
+        """Write the page, complete or not at all; missing directories are made."""
         try:
             return write_text(Path(out), self.html(), parents=True)
         except OSError as error:
@@ -71,58 +71,57 @@ class Page:
 
 
 def template(name: str, **context: Any) -> Markup:
-    """A template of this package, filled in."""
+    """Fill in a template of this package."""
     return Markup(_templates().get_template(name).render(**context))
 
 
 def prose(text: str, style: str = "lead") -> Markup:
-    """A paragraph, with what stands in backticks as code."""
+    """Make a paragraph; text in backticks becomes code."""
     return Markup('<p class="{}">{}</p>').format(style, code(text))
 
 
 def title(text: str, name: str = "", level: int = 3) -> Markup:
-    """A heading inside a section."""
-    own = Markup(' id="{}"').format(name) if name else ""
-    return Markup("<h{0}{1}>{2}</h{0}>").format(level, own, text)
+    """Make a heading inside a section; ``name`` is its id."""
+    anchor = Markup(' id="{}"').format(name) if name else ""
+    return Markup("<h{0}{1}>{2}</h{0}>").format(level, anchor, text)
 
 
 def bullets(lines: Iterable[str], style: str = "plain") -> Markup:
-    """A list of sentences; none where there are none."""
+    """Make a list of sentences; empty if there are none."""
     items = Markup("").join(Markup("<li>{}</li>").format(code(line)) for line in lines)
     return Markup('<ul class="{}">{}</ul>').format(style, items) if items else Markup("")
 
 
 def block(style: str, *parts: Markup) -> Markup:
-    """Parts laid out together, as the style sheet says for ``style``."""
+    """Group parts in a block of the style sheet's class ``style``."""
     return Markup('<div class="{}">{}</div>').format(style, Markup("").join(parts))
 
 
-def picture(figure: Figure | None, caption: str | Markup = "", *below: Markup, style: str = "") -> Markup:
-    """A figure with its caption, and what belongs below it; nothing where there is none of it."""
+def picture(figure: Figure | None, caption: str | Markup = "", *below: Markup) -> Markup:
+    """Show a figure with its caption and what belongs below it; empty if there is neither."""
     if figure is None and not below:
         return Markup("")
     head = Markup("<figcaption>{}</figcaption>").format(caption) if caption else ""
-    own = Markup(' class="{}"').format(style) if style else ""
-    return Markup("<figure{}>{}{}{}</figure>").format(own, head, svg(figure), Markup("").join(below))
+    return Markup("<figure>{}{}{}</figure>").format(head, svg(figure), Markup("").join(below))
 
 
 def key(series: int, name: str) -> Markup:
-    """A name with the colour and the marker of its series."""
+    """Show a name with the colour and the marker of its series."""
     return Markup('<span class="key s{} {}"></span>{}').format(series % SERIES, marker(series), name)
 
 
 def svg(figure: Figure | None) -> Markup:
-    """A figure for the page (`besttake.reporting.drawing` escapes every text it draws)."""
+    """Draw a figure for the page (`besttake.reporting.drawing` escapes every text it draws)."""
     return Markup(figure.svg(PAGE, standalone=False)) if figure is not None else Markup("")
 
 
 def code(text: str) -> Markup:
-    """Prose for the page: escaped, with what stands in backticks as code."""
+    """Escape prose for the page; text in backticks becomes code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def script(value: Any) -> Markup:
-    """JSON for a ``<script type="application/json">``: nothing in it can end the element or open a comment.
+    """Write JSON for a ``<script type="application/json">``, which cannot end the element or open a comment.
 
     A dataclass becomes an object with its fields, bytes become base64.
     """
@@ -133,14 +132,14 @@ def script(value: Any) -> Markup:
 
 
 def asset(name: str) -> Markup:
-    """A style sheet or script of this package, as it is (ours, so not escaped)."""
+    """Return a style sheet or script of this package, unescaped."""
     return Markup((files("besttake.reporting") / "templates" / name).read_text(encoding="utf-8"))
 
 
 def may_load(*, served: bool = False) -> str:
-    """The page's Content-Security-Policy: nothing from the network, and no script but those of this package.
+    """Return the page's Content-Security-Policy: nothing from the network, and only the scripts of this package.
 
-    A ``served`` page may ask its own server whether there is something new.
+    A ``served`` page may talk to its own server.
     """
     templates = files("besttake.reporting") / "templates"
     scripts = [file for file in templates.iterdir() if file.name.endswith(".js")]
@@ -155,7 +154,7 @@ def may_load(*, served: bool = False) -> str:
 
 @cache
 def _templates() -> Environment:
-    """The templates of this package, which are compiled once for all pages; so no page may leave anything in here."""
+    """Compile the templates of this package, once for all pages; so no page may store anything here."""
     env = Environment(
         loader=PackageLoader("besttake.reporting", "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,

@@ -1,6 +1,7 @@
-"""One table for every medium: columns, rows of worded cells, and writers for pages, notebooks, Markdown and pandas.
+"""A table that can be written to pages, notebooks, Markdown, plain text and pandas.
 
-`besttake.reporting.terminal` writes the same tables to a terminal.
+`besttake.reporting.terminal` writes the same tables to a terminal; `besttake.reporting.result_tables` makes those of a
+result.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _INTERVAL = re.compile(r"\s*(\[[^\[\]]*\])$")
 
 @dataclass(frozen=True)
 class Entry:
-    """A worded cell of a table: its text, what it is sorted by, and how it is marked.
+    """The text of a table's cell, the value by which it is sorted, and its style.
 
-    ``mark`` is "best" (stands out), "better", "worse", "warn", "none" (nothing to see) or empty.
+    ``mark`` is "best" (stands out), "better", "worse", "warn", "none" (pale) or empty.
     """
 
     text: str
@@ -36,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """The name of a column. ``extra`` ones are left out where a line of the terminal has no room for them."""
+    """A column of a table; on a terminal, ``extra`` columns are dropped if they do not fit."""
 
     name: str
     right: bool = False
@@ -61,7 +62,7 @@ class Table:
         return [column if isinstance(column, str) else column.name for column in self.columns]
 
     def html(self) -> str:
-        """The table in a notebook: heading, the first rows, and notes."""
+        """Return the table for a notebook: heading, the first rows, and notes."""
         hidden = len(self.rows[_MOST_ROWS:])
         notes = [*([f"{hidden} more rows"] if hidden else []), *self.notes]
         below = Markup("").join(Markup("<p>{}</p>").format(note) for note in notes)
@@ -69,30 +70,30 @@ class Table:
         return str(Markup("<div><p><strong>{}</strong></p>{}{}</div>").format(self.heading, table, below))
 
     def section(self, style: str = "sortable", name: str = "") -> Markup:
-        """The table on a page, all rows of it, in the ``style`` of the page's style sheet."""
-        own = Markup(' id="{}"').format(name) if name else ""
+        """Return all rows for a page; ``style`` is a class of its style sheet, ``name`` the element's id."""
+        anchor = Markup(' id="{}"').format(name) if name else ""
         frame = Markup('<div class="scroll" tabindex="0" role="group" aria-label="table">{}</div>')
-        return frame.format(Markup('<table class="{}"{}>{}</table>').format(style, own, self._inside(None)))
+        return frame.format(Markup('<table class="{}"{}>{}</table>').format(style, anchor, self._inside(None)))
 
     def text(self) -> list[str]:
-        """The rows as lines of plain text, without their marks."""
-        rows = [[printable(worded(value).text) for value in row] for row in self.rows]
+        """Return the rows as lines of plain text."""
+        rows = [[printable(entry_of(value).text) for value in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  ".join(text.ljust(wide) for text, wide in zip(row, widths, strict=True)).rstrip() for row in rows]
 
     def markdown(self) -> str:
-        """The table in Markdown."""
-        rows = [[markdown(entry.text) for entry in map(worded, row)] for row in self.rows]
+        """Return the table in Markdown."""
+        rows = [[markdown(entry_of(value).text) for value in row] for row in self.rows]
         lines = [[markdown(name) for name in self.names], ["---"] * len(self.columns), *rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def dataframe(self) -> Any:
-        """All rows as a pandas DataFrame, entries by their values; ComponentError where pandas is not installed."""
+        """Return all rows as a pandas DataFrame of plain values; ComponentError if pandas is not installed."""
         try:
             from pandas import DataFrame
         except ImportError:
             raise ComponentError("to_dataframe needs pandas, which is not installed: pip install pandas") from None
-        return DataFrame([list(map(_bare, row)) for row in self.rows], columns=self.names)
+        return DataFrame([list(map(_plain_value, row)) for row in self.rows], columns=self.names)
 
     def _inside(self, most: int | None) -> Markup:
         names = Markup("").join(Markup("<th>{}</th>").format(name) for name in self.names)
@@ -102,30 +103,30 @@ class Table:
 
 
 class Tabular:
-    """A result that a notebook shows as a table: subclasses say which in ``_table``."""
+    """A result that notebooks show as a table; subclasses make it in ``_table``."""
 
     def _table(self) -> Table:
         raise NotImplementedError
 
     @property
     def table(self) -> Table:
-        """The result as a table, which the command prints as well."""
+        """The result as a table, as the command prints it."""
         return self._table()
 
     def _repr_html_(self) -> str:
         return self._table().html()
 
     def to_json(self) -> str:
-        """The result as JSON text; subclasses are dataclasses, or say how they are written."""
+        """Return the result as JSON text; a subclass that is no dataclass has its own method."""
         return json.dumps(asdict(self), indent=1, allow_nan=False)  # type: ignore[call-overload]
 
     def to_dataframe(self) -> Any:
-        """The rows of the table as a pandas DataFrame, fractions as they are; needs pandas."""
+        """Return the rows of the table as a pandas DataFrame, with fractions instead of percent; needs pandas."""
         return self._table().dataframe()
 
 
-def worded(value: Any) -> Entry:
-    """Any value of a row as an entry."""
+def entry_of(value: Any) -> Entry:
+    """Make an entry of any value of a row."""
     if isinstance(value, Entry):
         return value
     if value is None:
@@ -134,12 +135,12 @@ def worded(value: Any) -> Entry:
 
 
 def right(*names: str, extra: bool = False) -> list[Column]:
-    """Columns of numbers, aligned to the right."""
+    """Make columns of numbers, aligned to the right."""
     return [Column(name, right=True, extra=extra) for name in names]
 
 
 def in_percent(estimate: Estimate | None) -> Entry:
-    """``64.2 % [58.1, 70.0]``, or why it is not known; so do its siblings."""
+    """``64.2 % [58.1, 70.0]``; this and the next two show the reason if there is no value."""
     return _estimate(estimate, estimate_percent(estimate))
 
 
@@ -160,19 +161,19 @@ def _estimate(estimate: Estimate | None, text: str) -> Entry:
 
 
 def with_interval(text: str) -> Markup:
-    """Text for the page whose interval, where it ends with one, stands back."""
+    """Escape text for the page, and show an interval at its end in grey."""
     return Markup(_INTERVAL.sub(r' <span class="ci">\1</span>', str(escape(text))))
 
 
-def _bare(value: Any) -> Any:
-    """A value without its words: what an entry is sorted by, else its text, None where there is nothing to see."""
+def _plain_value(value: Any) -> Any:
+    """Return the number of an entry, else its text; None for a pale one."""
     if not isinstance(value, Entry):
         return value
     return (value.text if value.mark != "none" else None) if value.value is None else value.value
 
 
 def _cell(value: Any) -> Markup:
-    entry = worded(value)
-    own = Markup(' class="{}"').format(entry.mark) if entry.mark else Markup("")
-    own += Markup(' data-value="{}"').format(repr(entry.value)) if entry.value is not None else Markup("")
-    return Markup("<td{}>{}</td>").format(own, with_interval(entry.text))
+    entry = entry_of(value)
+    attributes = Markup(' class="{}"').format(entry.mark) if entry.mark else Markup("")
+    attributes += Markup(' data-value="{}"').format(repr(entry.value)) if entry.value is not None else Markup("")
+    return Markup("<td{}>{}</td>").format(attributes, with_interval(entry.text))

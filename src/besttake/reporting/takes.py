@@ -1,7 +1,6 @@
-"""Which takes the report shows, and their films, traces and nearest demonstration frames as data for the page.
+"""Choose the takes that the report shows, with their films, traces and nearest demonstration frames.
 
-Per cell and in the order of the starts, so that nothing is hand-picked: starts that selection rescued, starts it
-missed, and a few where all takes ended alike, until the size budget is spent.
+`candidates.film_order` says which starts come first; films are added until the size budget is spent.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from PIL import Image
 
 from besttake.arms import BASE
 from besttake.errors import BestTakeError
-from besttake.reporting.candidates import Candidate, candidates, choose, score_of
+from besttake.reporting.candidates import Candidate, candidates, film_order, score_of
 from besttake.result import Cell
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
@@ -31,23 +30,24 @@ if TYPE_CHECKING:
     from besttake.demos.library import Library
 
 TAKES = 8
-"""Takes of an arm that a start in the page shows."""
+"""The most takes of an arm that are shown of a start."""
 _SIDE = 160
 _FRAMES = 90
 _HEAVY = 2_500
 _MOMENTS = 120
 _MOMENT_BYTES = 15
-"""What one moment of a trace takes, before base64 would add a third: its step, cosine and demonstration frame."""
+"""Bytes of one moment of a trace: its step, its cosine and its demonstration frame."""
 _REASONS, _REASON = 5, 300
-"""Reasons why takes failed that the page of a run without any other tells, and characters of each."""
+"""How many reasons for failed takes are shown if no take was finished, and the most characters of each."""
 _MISSES = 3
-"""After so many starts that do not fit no other is tried: a film costs as much to pack when it is left out."""
+"""After so many starts that do not fit, no other is tried: packing a film takes long even if it is then left out."""
 
 
 @dataclass(frozen=True)
 class PageLimits:
-    """How much of a run's films a page holds: ``bytes`` of pictures and traces, before base64 adds a third (a larger
-    page opens slowly), of at most so many ``starts``; the ``newest`` first, or those that tell most.
+    """How many films a page holds: at most ``bytes`` of pictures and traces (before base64) and so many ``starts``.
+
+    ``newest``: the newest starts come first, not those that tell most.
     """
 
     bytes: int = 6_000_000
@@ -78,9 +78,9 @@ class PageTake:
 
 @dataclass(frozen=True)
 class PageStart:
-    """A start for the page: its takes side by side, and ``demo``, the demonstration frames that they point at.
+    """A start for the page: its takes, how many more are ``hidden``, and why others failed (``errors``).
 
-    ``errors`` tells which takes could not be made, and why.
+    ``demo`` holds the demonstration frames to which ``nearest`` of its takes points.
     """
 
     kind: str
@@ -99,9 +99,9 @@ class PageStart:
 
 @dataclass(frozen=True)
 class HeatArm:
-    """The takes of one arm of a start, a letter each: 1 success, 0 failure, x could not be made, - is not there.
+    """The takes of one arm of a start, one letter per seed: 1 success, 0 failure, x could not be made, - not played.
 
-    ``steps``: when each succeeded, or how long it went on. ``picked`` is the place of the picked one.
+    ``steps``: the step at which each succeeded, else its length. ``picked`` is the seed of the picked take.
     """
 
     takes: str
@@ -111,7 +111,7 @@ class HeatArm:
 
 @dataclass(frozen=True)
 class HeatStart:
-    """A start in the map; ``film`` is its place among the starts whose films are in the page."""
+    """A start in the map; ``film`` is its index among the starts whose films are in the page."""
 
     cell: int
     task: str
@@ -123,7 +123,7 @@ class HeatStart:
 
 @dataclass(frozen=True)
 class Heat:
-    """Every start of a run, under the names of its arms and cells (policy, tasks), in canonical order."""
+    """The map of all starts of a run, with the names of its arms and of its cells (policy, tasks)."""
 
     arms: list[str]
     cells: list[tuple[str, str]]
@@ -132,9 +132,9 @@ class Heat:
 
 @dataclass(frozen=True)
 class PageTakes:
-    """What the page shows of a run's takes: the outcomes of all (``heat``) and the films of some ``starts``.
+    """The takes of a run for the page: the outcomes of all (``heat``) and the films of some ``starts``.
 
-    Where there are none, ``note`` says why.
+    If there are none, ``note`` says why.
     """
 
     starts: list[PageStart]
@@ -143,35 +143,34 @@ class PageTakes:
 
 
 def page_takes(run: Path, cells: Sequence[Cell], limits: PageLimits = REPORT) -> PageTakes:
-    """The takes of a run that the page shows: the outcomes of all, the films of some within ``limits``."""
+    """Return the takes of a run for the page: the outcomes of all, and films within ``limits``."""
     if not (run / "takes.sqlite").exists():
         return PageTakes([], "This run holds outcomes only, no films, so there are no takes to show.")
     with Store.open(run) as store:
         scores, library, rows = Scores.open(run), _library(run, store.manifest), store.rows()
         by_cell = candidates(cells, rows, scores)
-        every = [candidate for own in by_cell.values() for candidate in own]
+        every = [candidate for starts in by_cell.values() for candidate in starts]
         if not every:
             return PageTakes([], _why_none(rows))
         shown: list[PageStart] = []
-        places: dict[TakeKey, int] = {}
+        films: dict[TakeKey, int] = {}
         spent = misses = 0
-        for candidate in reversed(every) if limits.newest else choose(by_cell):
+        for candidate in reversed(every) if limits.newest else film_order(by_cell):
             start, size = _start(candidate, store, scores, library, limits.bytes - spent)
             if spent + size > limits.bytes:
                 misses += 1
             else:
-                places[candidate.key] = len(shown)
+                films[candidate.key] = len(shown)
                 shown.append(start)
                 spent += size
             if misses == _MISSES or len(shown) == limits.starts:
                 break
     note = "" if shown else "No take of this run can be shown."
-    ordered, named = sorted(every, key=lambda c: c.place), [(cell.policy, cell.group) for cell in cells]
-    return PageTakes(shown, note, _heat(ordered, named, scores, places))
+    return PageTakes(shown, note, _heat(sorted(every, key=lambda c: c.cell_index), cells, scores, films))
 
 
 def _why_none(rows: Sequence[Row]) -> str:
-    """Why no take was finished."""
+    """Say why no take was finished."""
     reasons = Counter(row.error or "for no known reason" for row in rows if row.status == "error")
     failed = (f" {count} failed: {reason[:_REASON]}." for reason, count in reasons.most_common(_REASONS))
     return f"No take of this run was finished.{''.join(failed)}" if reasons else "This run has no takes yet."
@@ -180,14 +179,14 @@ def _why_none(rows: Sequence[Row]) -> str:
 def _start(
     candidate: Candidate, store: Store, scores: Scores | None, library: Library | None, room: float
 ) -> tuple[PageStart, int]:
-    """A start for the page, and how many bytes it has. Arms that do not fit into ``room`` are left out."""
+    """Return a start for the page and its size in bytes. Arms that do not fit into ``room`` are left out."""
     cell, key, demo = candidate.cell, candidate.key, _DemoSheet(library)
     takes: list[PageTake] = []
     size = hidden = 0
     for arm, rows in candidate.arms.items():
         picked = candidate.pick_of(arm, scores)
         done = [row for row in rows if row.status == "done"]
-        kept = _kept(done, picked)
+        kept = _first_and_picked(done, picked)
         films = [compact(take.film, take.frame_steps) for take in map(store.load, kept)]
         weight = sum(len(film.data) for film, _ in films) + sum(_trace_bytes(scores, row) for row in kept)
         if arm != BASE and size + weight > room:
@@ -207,29 +206,24 @@ def _start(
 
 
 def _heat(
-    every: Sequence[Candidate],
-    cells: Sequence[tuple[str, str]],
-    scores: Scores | None,
-    films: Mapping[TakeKey, int],
+    every: Sequence[Candidate], cells: Sequence[Cell], scores: Scores | None, films: Mapping[TakeKey, int]
 ) -> Heat:
-    """The map of a run's starts; ``films`` has the place of a start's films in the page, by its key."""
+    """Return the map of a run's starts; ``films`` has the index of a start's films in the page, by its key."""
     arms = list(dict.fromkeys(arm for candidate in every for arm in candidate.arms))
-    wide = {
-        arm: 1 + max((row.key.seed for c in every for row in c.arms.get(arm, ())), default=-1) for arm in arms
-    }  # fmt: skip
+    seeds = {arm: 1 + max((row.key.seed for c in every for row in c.arms.get(arm, ())), default=-1) for arm in arms}
     starts = [
         HeatStart(
-            c.place, c.key.task, c.key.start, c.kind,
-            [_heat_arm(c.arms.get(a, ()), wide[a], c.pick_of(a, scores) if a in c.arms else None) for a in arms],
+            c.cell_index, c.key.task, c.key.start, c.kind,
+            [_heat_arm(c.arms.get(a, ()), seeds[a], c.pick_of(a, scores) if a in c.arms else None) for a in arms],
             films.get(c.key),
         )
         for c in every
     ]  # fmt: skip
-    return Heat(arms, list(cells), starts)
+    return Heat(arms, [(cell.policy, cell.group) for cell in cells], starts)
 
 
-def _heat_arm(rows: Sequence[Row], wide: int, picked: int | None) -> HeatArm:
-    letters, steps = ["-"] * wide, [0] * wide
+def _heat_arm(rows: Sequence[Row], seeds: int, picked: int | None) -> HeatArm:
+    letters, steps = ["-"] * seeds, [0] * seeds
     for row in rows:
         seed = row.key.seed
         letters[seed] = "x" if row.success is None else "1" if row.success else "0"
@@ -237,8 +231,8 @@ def _heat_arm(rows: Sequence[Row], wide: int, picked: int | None) -> HeatArm:
     return HeatArm("".join(letters), steps, picked)
 
 
-def _kept(done: Sequence[Row], picked: int | None) -> list[Row]:
-    """The first takes, and the picked one among them."""
+def _first_and_picked(done: Sequence[Row], picked: int | None) -> list[Row]:
+    """Return the first `TAKES` takes; the picked one replaces the last of them if it comes later."""
     kept = list(done[:TAKES])
     if picked is not None and all(row.key.seed != picked for row in kept):
         kept = [*kept[:-1], *(row for row in done if row.key.seed == picked)]
@@ -267,7 +261,7 @@ def _take(
 
 
 class _DemoSheet:
-    """The demonstration frames that a start's traces point at, each once."""
+    """The demonstration frames to which a start's traces point, each once."""
 
     def __init__(self, library: Library | None) -> None:
         self._library = library
@@ -275,7 +269,7 @@ class _DemoSheet:
         self._frames: list[U8] = []
 
     def place(self, index: int) -> int | None:
-        """Where frame ``index`` of the library stands in the sheet; None when it has no picture."""
+        """Return the place of the library's frame ``index`` in the sheet; None if it has no picture."""
         if self._library is None or index < 0:
             return None
         if index not in self._places:
@@ -288,12 +282,12 @@ class _DemoSheet:
         return self._places[index]
 
     def film(self) -> Film | None:
-        """All frames as one picture; None where there is none."""
+        """Return all frames as one picture; None if there are none."""
         return Film.pack(np.stack(self._frames), quality=86) if self._frames else None
 
 
 def compact(film: Film, steps: Any) -> tuple[Film, Any]:
-    """A film small enough for a page: large pictures are shrunk, long films thinned."""
+    """Make a film small enough for a page: shrink large pictures, and thin out long films."""
     if film.count == 0 or (film.count <= _FRAMES and len(film.data) <= film.count * _HEAVY):
         return film, steps
     kept = _thinned(film.count, _FRAMES)
@@ -302,7 +296,7 @@ def compact(film: Film, steps: Any) -> tuple[Film, Any]:
 
 
 def _thinned(count: int, most: int) -> list[int]:
-    """At most ``most`` places of ``count``, evenly spread, the first and the last among them."""
+    """Return at most ``most`` of ``count`` indexes, evenly spread, with the first and the last."""
     return [int(i) for i in np.unique(np.linspace(0, count - 1, min(count, most)).round())]
 
 
@@ -320,7 +314,7 @@ def _finite(value: float, digits: int = 17) -> float | None:
 
 
 def _library(run: Path, manifest: Manifest) -> Library | None:
-    """The run's library; None when it has none, or when it is no longer where it was."""
+    """Open the run's library; None if it has none, or if it is no longer where it was."""
     from besttake.demos.library import Library
 
     try:

@@ -1,7 +1,7 @@
-"""Takes and verdicts of a diagnosis in an experiment tracker, while it goes on (`--track trackio|wandb`).
+"""Log takes and verdicts of a diagnosis to an experiment tracker while it runs (`--track trackio|wandb`).
 
-Trackio keeps them on this machine; Weights & Biases does so, too, unless ``WANDB_MODE`` says otherwise. Nothing of a
-run depends on it.
+Both trackers keep them on this machine; Weights & Biases uploads them if ``WANDB_MODE`` says so. A tracker that fails
+does not affect the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from besttake.result import Cell, Result
 
 
 class Tracked(Reporter):
-    """Shows progress, and logs each take as it ends and each verdict once it is there."""
+    """Shows progress, and logs each take when it ends and each verdict at the end."""
 
     def __init__(self, shown: bool, tracker: str, plan: Plan, out: Path) -> None:
         super().__init__(shown)
@@ -39,9 +39,9 @@ class Tracked(Reporter):
 
     @contextmanager
     def run(self, planned: Mapping[str, int]) -> Iterator[RunProgress]:
-        """As without a tracker, with a record there from the first take to the verdict."""
+        """Show the progress of the takes, and open a record in the tracker."""
         with one_clear_error(f"--track {self._tracker}: {{}}"), redirect_stdout(sys.stderr):
-            # By this object: takes are logged from other threads, of which trackio's functions know nothing.
+            # Takes are logged through this object, because trackio's functions do not work in other threads.
             self._record = self._library.init(**self._settings)
         try:
             with super().run(planned) as progress:
@@ -52,7 +52,7 @@ class Tracked(Reporter):
             raise
 
     def conclude(self, result: Result) -> None:
-        """Log what the run found, and end the record."""
+        """Log the verdicts, and end the record."""
         cells = (*result.policies, *result.cells)
         self._send({name: value for cell in cells for name, value in _numbers(cell).items()})
         self._safely(self._record.finish)
@@ -60,20 +60,20 @@ class Tracked(Reporter):
     def _take(self, policy: str, arm: str, success: bool | None) -> None:
         if success is None:
             return
-        own = self._outcomes.setdefault(f"{policy}/{arm}", [])
-        own.append(success)
-        made, mean = sum(map(len, self._outcomes.values())), sum(own) / len(own)
-        self._send({"takes": made, f"{policy}/{arm}/take": float(success), f"{policy}/{arm}/success": mean})
+        outcomes = self._outcomes.setdefault(f"{policy}/{arm}", [])
+        outcomes.append(success)
+        takes, mean = sum(map(len, self._outcomes.values())), sum(outcomes) / len(outcomes)
+        self._send({"takes": takes, f"{policy}/{arm}/take": float(success), f"{policy}/{arm}/success": mean})
 
     def _send(self, values: Mapping[str, float]) -> None:
         self._safely(lambda: self._record.log(dict(values)))
 
     def _safely(self, call: Callable[[], object]) -> None:
-        """Call the tracker; one that fails costs a line, never a run."""
+        """Call the tracker; if it fails, print a line and do not call it again."""
         if self._lost:
             return
         try:
-            with redirect_stdout(sys.stderr):  # stdout belongs to the caller's answer
+            with redirect_stdout(sys.stderr):  # stdout is for the result
                 call()
         except Exception as error:
             self._lost = True
@@ -81,14 +81,14 @@ class Tracked(Reporter):
 
 
 def _numbers(cell: Cell) -> dict[str, float]:
-    """The main numbers of a cell that are known, with the ends of their intervals."""
+    """Return the main numbers of a cell that are known, with the ends of their intervals."""
     known = {} if cell.headroom is None else {"pass@1": cell.headroom.pass_1, "headroom": cell.headroom.headroom}
     if cell.verdict is not None:
         known |= {"recommended success": cell.verdict.success, "recommended gain": cell.verdict.gain}
-    where = cell.policy if cell.group == "*" else f"{cell.policy}/{cell.group}"
-    ends = {(name, end): getattr(one, end) for name, one in known.items() for end in ("value", "low", "high")}
+    prefix = f"verdict/{cell.policy}" if cell.group == "*" else f"verdict/{cell.policy}/{cell.group}"
     return {
-        f"verdict/{where}/{name}{'' if end == 'value' else f' {end}'}": value
-        for (name, end), value in ends.items()
+        f"{prefix}/{name}{suffix}": value
+        for name, estimate in known.items()
+        for suffix, value in (("", estimate.value), (" low", estimate.low), (" high", estimate.high))
         if value is not None
     }

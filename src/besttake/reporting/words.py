@@ -1,6 +1,6 @@
-"""Every sentence about a verdict or a run, made from the numbers and codes of a result; numbers first, in plain words.
+"""Write every sentence about a verdict or a run from the numbers and codes of a result.
 
-The terminal, Markdown, HTML, notebooks and ``result.json`` (``headline``) all take theirs from here.
+The terminal, Markdown, HTML, notebooks and ``result.json`` (``headline``) all use these sentences.
 """
 
 from __future__ import annotations
@@ -50,15 +50,13 @@ _ARMS = {BASE: "", COOLED: "cool the sampling", RETRIEVE: "retrieve demonstratio
 _REASONS = {
     "identical-takes": "The policy is deterministic: all takes of a start are alike.",
     "one-take": "There is one take per start, so nothing can be picked.",
-    "no-score": "The takes have no score, so what a pick would gain is not known.",
+    "no-score": "The takes have no score, so the gain of picking one is not known.",
     "length-leak": "Episodes stop at success and keeping the shortest take gains as much, so this gain is no evidence"
     " that the score ranks behaviour.",
-    "no-control": "The arm `cooled` was not run, and without it a gain of retrieval may be that of calmer noise.",
+    "no-control": "The arm `cooled` was not run, so a gain of retrieval may come from less noise alone.",
     "not-run": "This run did not measure it.",
-    "left-out": "The check at held-out demonstrations expects nothing of retrieved actions, so they were not run.",
+    "left-out": "The check on held-out demonstrations expects no gain from retrieved actions, so they were not run.",
 }
-
-
 _VARIANTS = {
     "onset_alignment": "onset", "rerank": "re-ranking", "gripper_gating": "gripper gating",
     "reliability": "reliability",
@@ -67,7 +65,7 @@ _VARIANTS = {
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """One of the paper's questions as it is shown: the question, its answer, a sentence, and whether to act."""
+    """How one of the paper's questions is shown: the question, its answer, a sentence, and whether to act."""
 
     name: str
     question: str
@@ -76,15 +74,15 @@ class AnswerLine:
     tone: Tone
 
 
-def worded(cell: Cell) -> Cell:
-    """The cell with the sentence of its verdict filled in, as ``result.json`` keeps it."""
+def with_headline(cell: Cell) -> Cell:
+    """Return the cell with the headline of its verdict filled in, as ``result.json`` stores it."""
     if cell.verdict is None:
         return cell
     return cell.model_copy(update={"verdict": cell.verdict.model_copy(update={"headline": _headline(cell)})})
 
 
 def action(option: Option) -> str:
-    """What an option does: ``cool the sampling and keep the best of 3 takes by coverage``."""
+    """Describe an option: ``cool the sampling and keep the best of 3 takes by coverage``."""
     kind, _, settings = option.arm.partition("?")
     how = _ARMS.get(kind, f"run the arm `{option.arm}`")
     if settings and kind in _ARMS:
@@ -96,7 +94,7 @@ def action(option: Option) -> str:
 
 
 def in_short(option: Option, noise: float) -> str:
-    """What an option does in a few words; ``noise`` is that of cooled takes: ``cool to 0.1, best of 3``."""
+    """Describe an option in a few words; ``noise`` is that of cooled takes: ``cool to 0.1, best of 3``."""
     kind, _, settings = option.arm.partition("?")
     how = {BASE: "", COOLED: f"cool to {noise:g}", RETRIEVE: "retrieve"}.get(kind, option.arm)
     how = option.arm if settings else how
@@ -106,64 +104,61 @@ def in_short(option: Option, noise: float) -> str:
 
 
 def noise_of(result: Result, policy: str) -> float:
-    """The noise of a policy's cooled takes: as the plan says, as the check chose it, or the usual one."""
-    check, given = result.checks.get(policy), result.plan.get("retrieval", {}).get("noise")
-    if given is not None:
-        return float(given)
-    chosen = check.noise if check is not None and not check.reason else None
-    return RetrievalConfig().noise if chosen is None else chosen
+    """Return the noise of a policy's cooled takes: from the plan, else from the check, else the default."""
+    check, planned = result.checks.get(policy), result.plan.get("retrieval", {}).get("noise")
+    if planned is not None:
+        return float(planned)
+    return RetrievalConfig().noise if check is None or check.reason or check.noise is None else check.noise
 
 
 def remarks(result: Result) -> list[str]:
-    """What to know before acting, a line each: what is not decided, what may do as well, and what is no evidence."""
+    """List what to know before acting: undecided policies, cheaper options, and gains that length explains."""
     lines = []
     for cell in result.policies:
-        said = [leak(cell)]
+        texts = [length_warning(cell)]
         if cell.verdict is None:
-            said = [state(cell)]
+            texts = [special_case(cell)]
         elif cell.verdict.answer == "open":
-            waiting = (further(one.further) for one in cell.verdict.answers.values() if one.answer == "open")
+            forecasts = (further(one.further) for one in cell.verdict.answers.values() if one.answer == "open")
             missing = "a score" if cell.verdict.takes.reason == "no-score" else "more starts"
-            said.append(next(filter(None, waiting), f"{missing} may settle it"))
+            texts.append(next(filter(None, forecasts), f"{missing} may settle it"))
         elif cheaper := cell.verdict.row(cell.verdict.cheaper):
-            said.append(f"{in_short(cheaper, noise_of(result, cell.policy))} may do as well: cannot tell yet")
-        lines += [f"{cell.policy}: {text}" for text in said if text]
+            texts.append(f"{in_short(cheaper, noise_of(result, cell.policy))} may do as well: cannot tell yet")
+        lines += [f"{cell.policy}: {text}" for text in texts if text]
     return lines
 
 
-def act(result: Result, run: Path | None, cell: Cell) -> str:
-    """The command that plays what is recommended for a policy; empty where nothing is, or nothing can be played.
+def act_command(result: Result, run: Path | None, cell: Cell) -> str:
+    """Return the command that plays the recommended option; empty if there is none, or it cannot be played.
 
-    A run that names code of one's own asks for trust, since another command than the user's runs it.
+    It has ``--trust`` if the run names code of the user, which `besttake act` does not run unasked.
     """
     if cell.verdict is None or cell.verdict.answer != "act" or run is None or not result.plan.get("env"):
         return ""
     place = shlex.quote(str(run))
     policy = f" --policy {shlex.quote(cell.policy)}" if len(result.policies) > 1 else ""
-    named = (*result.plan.get("policy", ()), *result.plan["env"], result.plan.get("demos") or "")
-    own = any(uri.startswith("python:") or re.match(r"gym:[^?/]*:", uri) for uri in named)
-    return f"besttake act {place}{policy}" + (f" --trust {place}" if own else "")
+    uris = (*result.plan.get("policy", ()), *result.plan["env"], result.plan.get("demos") or "")
+    runs_code = any(uri.startswith("python:") or re.match(r"gym:[^?/]*:", uri) for uri in uris)
+    return f"besttake act {place}{policy}" + (f" --trust {place}" if runs_code else "")
 
 
-def settle(run: Path | None, cell: Cell) -> str:
-    """The command that says how many starts an undecided policy still needs, and how to add them; else empty."""
+def plan_command(run: Path | None, cell: Cell) -> str:
+    """Return the command that says how many more starts an undecided policy needs; empty if it is decided."""
     is_open = cell.verdict is not None and cell.verdict.answer == "open" and cell.seeds > 1
     return f"besttake plan --pilot {shlex.quote(str(run))}" if is_open and run is not None else ""
 
 
 def price(option: Option) -> str:
-    """What an option costs; retrieval also searches the library whenever it replans."""
+    """Say what an option costs; retrieval also searches the library at every replan."""
     library = ", a library to search" if option.arm.partition("?")[0] in SEARCHING else ""
     return f"{count(option.takes, 'take')}{library}"
 
 
 def headline(cell: Cell) -> str:
-    """The first sentence about a policy."""
+    """Return the first sentence about a policy."""
     if cell.verdict is None:
-        why = (
-            cell.notes[-1] if cell.notes else "There is no verdict; `besttake diagnose` on the same directory makes it"
-        )
-        return state(cell) or sentence(why)
+        missing = "There is no verdict; `besttake diagnose` on the same directory makes it"
+        return special_case(cell) or sentence(cell.notes[-1] if cell.notes else missing)
     return cell.verdict.headline or _headline(cell)
 
 
@@ -177,8 +172,10 @@ def _headline(cell: Cell) -> str:
         return f"Leave it as it is: one take succeeds in {percent(first)}, and nothing tried is worth its cost."
     if option.arm == BASE and verdict.takes.reason == "no-score" and cell.headroom is not None:
         room = cell.headroom
-        return f"Not decided yet. A perfect pick of {room.n} takes would raise {percent(first)} to \
-{percent(room.pass_n.value)}, {estimate_points(room.headroom)}; what a score would pick is not known."
+        return (
+            f"Not decided yet. A perfect pick of {room.n} takes would raise {percent(first)} to"
+            f" {percent(room.pass_n.value)}, {estimate_points(room.headroom)}; what a score would pick is not known."
+        )
     if option.takes == 1 and option.arm == BASE:
         return f"Not decided yet. Leave it as it is for now: one take succeeds in {percent(first)}."
     rise = f"from {percent(first)} to {percent(verdict.success.value)}"
@@ -186,17 +183,17 @@ def _headline(cell: Cell) -> str:
     return sentence(text) if verdict.answer == "act" else f"Not decided yet. The best estimate: {text}."
 
 
-def more(cell: Cell) -> list[str]:
-    """What a reader should know beyond the headline, a sentence each."""
-    if cell.verdict is None:
-        return []
+def details(cell: Cell) -> list[str]:
+    """List what a reader should know beyond the headline, one sentence each."""
     verdict = cell.verdict
-    lines = (_optimism(verdict), _cheaper(verdict), _given(cell), _retrying(cell), path(cell), leak(cell))
-    return [line for line in lines if line]
+    if verdict is None:
+        return []
+    corrections = (_optimism(verdict), _cheaper(verdict), _standing_answer(verdict))
+    return list(filter(None, (*corrections, _retrying(cell), until_decided(cell), length_warning(cell))))
 
 
-def marks(verdict: Verdict) -> dict[str, str]:
-    """What a table says of an option, by its name."""
+def option_advice(verdict: Verdict) -> dict[str, str]:
+    """Return what the table of options says about some of them, by their names."""
     return {
         **({verdict.cheaper: "cheaper, cannot tell yet"} if verdict.cheaper is not None else {}),
         verdict.option: "best estimate so far" if verdict.answer == "open" else "recommended",
@@ -204,132 +201,139 @@ def marks(verdict: Verdict) -> dict[str, str]:
 
 
 def _optimism(verdict: Verdict) -> str:
-    """How the estimate of the recommended option was corrected."""
+    """Say how the gain of the recommended option was corrected."""
     change = points(-verdict.optimism)
     if verdict.option == verdict.options[0].name or change == points(0):
         return ""
-    own = estimate_points(verdict.recommended.gain)
-    return f"Its own estimate is {own}; it was chosen among {len(verdict.options)} options, which is corrected by \
-{change} points."
+    return (
+        f"The best of {len(verdict.options)} estimates is too high, so this gain is corrected by {change} points;"
+        f" uncorrected, it is {estimate_points(verdict.recommended.gain)}."
+    )
 
 
 def _cheaper(verdict: Verdict) -> str:
-    """The cheaper option that may do as well."""
-    option, own = verdict.row(verdict.cheaper), verdict.recommended
-    if option is None or option.behind is None or own.gain.value is None:
+    """Name the cheaper option that may do as well."""
+    option, recommended = verdict.row(verdict.cheaper), verdict.recommended
+    if option is None or option.behind is None or recommended.gain.value is None:
         return ""
-    gap = estimate_points(option.behind)
-    less = "Cheaper" if price(option) != price(own) else "Simpler"
-    return f"{less}: {action(option)} ({price(option)}). The difference is {gap}: cannot tell yet whether it does as \
-well."
+    less = "Cheaper" if price(option) != price(recommended) else "Simpler"
+    return (
+        f"{less}: {action(option)} ({price(option)}). It may do as well: the difference is"
+        f" {estimate_points(option.behind)}, so one cannot tell yet."
+    )
 
 
-def _given(cell: Cell) -> str:
-    given = cell.verdict.given if cell.verdict is not None else None
-    if given is None or cell.verdict is None or cell.verdict.looked < 2:
+def _standing_answer(verdict: Verdict) -> str:
+    """Say when an extended run was first answered, and that this answer stands."""
+    if verdict.given is None or verdict.looked < 2:
         return ""
-    return f"This was shown after {count(given.starts, 'start')}, with {estimate_points(given.gain)}, and stands: an \
-answer is not taken back because more starts came in."
+    gain = estimate_points(verdict.given.gain)
+    return f"This was shown after {count(verdict.given.starts, 'start')}, with {gain}, and stands: more starts do not \
+take an answer back."
 
 
-def rule(cell: Cell) -> str:
-    """Which test decided, and how often it errs at most; empty for the first look at a fixed sample."""
+def error_rate(cell: Cell) -> str:
+    """Say how often a run that was looked at repeatedly errs; empty for the first look at a fixed sample."""
     verdict = cell.verdict
     if cell.path is not None:
-        return "Decided by tests that hold whenever one looks: at most 5 % of such answers are wrong."
+        return "Decided by tests that hold however often one looks: at most 5 % of such answers are wrong."
     if verdict is None or verdict.looked < 2:
         return ""
     grown = len({seeds for seeds in verdict.look_seeds if seeds != cell.seeds})
     error = f"{5 * (2 - 2 ** -(grown + 1)):.3g} %"
-    return f"This run was extended: what was answered before stands, and at most {error} of its answers are wrong."
+    return f"This run was extended: earlier answers stand, and at most {error} of its answers are wrong."
 
 
 def answers(cell: Cell, worth: float) -> list[AnswerLine]:
-    """The paper's questions in words."""
+    """Answer the paper's questions in words."""
     if cell.verdict is None:
         return []
+    texts = {name: _answer_sentence(name, one, cell, worth) for name, one in cell.verdict.answers.items()}
     return [
-        AnswerLine(name, QUESTIONS[name], one.answer, _sentence(name, one, cell, worth), _TONES.get(one.answer, "rest"))
+        AnswerLine(name, QUESTIONS[name], one.answer, texts[name], _TONES.get(one.answer, "rest"))
         for name, one in cell.verdict.answers.items()
     ]
 
 
-def _sentence(name: str, one: Answer, cell: Cell, worth: float) -> str:
-    if one.reason in _REASONS:
-        return _REASONS[one.reason]
-    gain, least = estimate_points(one.gain), whole_points(worth)
-    known = f"{_subject(name, cell)} {gain}{_when_answered(one, cell)}"
-    if name == "takes" and cell.headroom is not None:
-        known += f"; a perfect pick would gain {estimate_points(cell.headroom.headroom)}"
-    if one.answer == "open":
-        still = further(one.further)
-        return f"{known}. These starts do not settle it{f'; {still}' if still else ''}."
-    if one.answer == "no" and cell.selectors is None and cell.headroom is not None:
-        return f"A perfect pick would gain {estimate_points(cell.headroom.headroom)}: less than {least}."
-    if one.answer == "no":
-        return f"{known}: less than {least}."
+def _answer_sentence(name: str, answer: Answer, cell: Cell, worth: float) -> str:
+    if answer.reason in _REASONS:
+        return _REASONS[answer.reason]
+    perfect = estimate_points(cell.headroom.headroom) if cell.headroom is not None else ""
+    text = f"{_subject(name, cell)} {estimate_points(answer.gain)}{_when_answered(answer, cell)}"
+    if name == "takes" and perfect:
+        text += f"; a perfect pick would gain {perfect}"
+    if answer.answer == "open":
+        forecast = further(answer.further)
+        return f"{text}. These starts do not settle it{f'; {forecast}' if forecast else ''}."
+    if answer.answer == "no":
+        if cell.selectors is None and perfect:
+            text = f"A perfect pick would gain {perfect}"
+        return f"{text}: less than {whole_points(worth)}."
     doubt = cell.verdict is not None and cell.verdict.any_chunk and name == "demonstrations"
-    return f"{known}{', but any demonstrated chunk may do as well' if doubt else ''}."
+    return f"{text}{', but any demonstrated chunk may do as well' if doubt else ''}."
 
 
 _DOUBTS = {
-    "resets": "This harness resets its env without the initial state of the start: takes of one start are different"
-    " starts of its task, and then headroom is not recoverable by retrying.",
-    "state": "Takes of one start were recorded with different initial states: they do not share a start, and then"
-    " headroom is not recoverable by retrying.",
-    "chance": "Takes of one start agree no more than takes of other starts of their task. They may not share a start:"
-    " then headroom is not recoverable by retrying.",
-    "few": "Too few takes disagree to tell whether takes of one start share it.",
-    "unknown": "Each task has one start, so that takes agree may show only that tasks differ: outcomes cannot tell"
-    " whether the takes of a start share it.",
+    "resets": "This harness does not restore the initial state of a start, so takes of one start begin differently, and"
+    " retrying cannot recover the headroom.",
+    "state": "Takes of one start were recorded with different initial states, so they do not share a start, and"
+    " retrying cannot recover the headroom.",
+    "chance": "Takes of one start agree no more than takes of other starts of their task. They may not share a start;"
+    " retrying could then not recover the headroom.",
+    "few": "Too few takes disagree to tell whether takes of one start share its initial state.",
+    "unknown": "Each task has one start, so takes may agree only because tasks differ: outcomes cannot tell whether"
+    " takes of one start share its initial state.",
 }
 _SHARES = {"start": "the start", "env seed": "the env's seed", "policy seed": "the policy's seed",
            "numerics": "numerics, the same take played again"}  # fmt: skip
 
 
 def audit(cell: Cell) -> str:
-    """Whether takes of a start share it, and where the spread of outcomes comes from; empty where nothing is known."""
-    one = cell.audit
-    if one is None or (cell.headroom is not None and cell.headroom.n < 2 and not one.doubt):
+    """Say whether takes of a start share its initial state, and where the spread of outcomes comes from."""
+    checked = cell.audit
+    if checked is None or (cell.headroom is not None and cell.headroom.n < 2 and not checked.doubt):
         return ""
-    env = {"same": ", env's seed the same", "varies": ", env's seed varies"}.get(one.env_seed, "")
-    kappa = f" (kappa {known}{env})" if (known := estimate_plain(one.sources.start)) else ""
-    if one.doubt:
-        return f"{_DOUBTS[one.doubt].removesuffix('.')}{kappa}."
-    return f"Takes of one start agree beyond chance{kappa}. {_spread_of(one.sources)}" if kappa else ""
+    env = {"same": ", env's seed the same", "varies": ", env's seed varies"}.get(checked.env_seed, "")
+    kappa = f" (kappa {value}{env})" if (value := estimate_plain(checked.sources.start)) else ""
+    if checked.doubt:
+        return f"{_DOUBTS[checked.doubt].removesuffix('.')}{kappa}."
+    return f"Takes of one start agree beyond chance{kappa}. {_spread_sentence(checked.sources)}" if kappa else ""
 
 
-def _spread_of(found: Sources) -> str:
+def _spread_sentence(sources: Sources) -> str:
     """``Of the spread of outcomes within a task, 42 % [32, 51] lies in the start and 58 % [49, 68] in the seeds.``"""
-    known = {name: interval(e.low, e.high, scale=100, digits=0) for name, e in found.parts.items()}
-    rest = "policy's seed" if "env seed" in found.pairs else "seeds"
+    rest = "policy's seed" if "env seed" in sources.pairs else "seeds"
     names = {**_SHARES, "rest": f"the {rest} and numerics"}
-    said = [f"{percent(found.parts[name].value)} {span} lies in {names[name]}" for name, span in known.items()]
-    return f"Of the spread of outcomes within a task, {', '.join(said)}."
+    shares = [
+        f"{percent(part.value)} {interval(part.low, part.high, scale=100, digits=0)} lies in {names[name]}"
+        for name, part in sources.parts.items()
+    ]
+    return f"Of the spread of outcomes within a task, {', '.join(shares)}."
 
 
 def pools(result: Result) -> list[str]:
-    """What another policy is worth against another take: the pair that adds most, and all policies together."""
+    """Compare other policies with more takes: the pair of policies that adds most, and all policies together."""
     lines = []
-    for one in result.pools[:1] + [pool for pool in result.pools if len(pool.policies) > 2]:
-        gain = estimate_points(one.gain) or f"not known ({one.gain.reason})"
-        picked = f"; picked by the score, {estimate_points(one.picked)} over one take" if one.picked else ""
+    for pool in result.pools[:1] + [pool for pool in result.pools if len(pool.policies) > 2]:
+        each, alone = estimate_percent(pool.each), estimate_percent(pool.alone) or "a share not known"
+        gain = estimate_points(pool.gain) or f"not known ({pool.gain.reason})"
+        by_score = f" Picking by the score gains {estimate_points(pool.picked)} over one take." if pool.picked else ""
         lines.append(
-            f"One take each of {listed(one.policies, 5)}, perfectly picked: {estimate_percent(one.each)} on"
-            f" {count(one.starts, 'shared start')}; {len(one.policies)} takes of {one.best}:"
-            f" {estimate_percent(one.alone) or 'not known'}; difference {gain}{picked}."
+            f"A perfect pick among one take each of {listed(pool.policies, 5)} succeeds in {each} of"
+            f" {count(pool.starts, 'shared start')}, among {len(pool.policies)} takes of {pool.best} in {alone}; the"
+            f" difference is {gain}.{by_score}"
         )
     return lines
 
 
-def _when_answered(one: Answer, cell: Cell) -> str:
-    """The estimate with which a question was answered at an earlier look, where more starts have moved it."""
+def _when_answered(answer: Answer, cell: Cell) -> str:
+    """Return the estimate that answered a question at an earlier look, if more starts have moved it."""
     questions = cell.verdict.questions.values() if cell.verdict is not None else ()
-    own = (finding.when_answered for finding in questions if finding.estimate == one.gain)
-    then = next((estimate for estimate in own if estimate is not None), None)
-    if then is None or one.answer not in ("yes", "no"):
+    earlier = (finding.when_answered for finding in questions if finding.estimate == answer.gain)
+    estimate = next(filter(None, earlier), None)
+    if estimate is None or answer.answer not in ("yes", "no"):
         return ""
-    return f" (answered with {estimate_points(then)} after {count(then.n, 'start')}, which stands)"
+    return f" (answered with {estimate_points(estimate)} after {count(estimate.n, 'start')}, which stands)"
 
 
 def _subject(name: str, cell: Cell) -> str:
@@ -342,7 +346,7 @@ def _subject(name: str, cell: Cell) -> str:
 
 
 def needs_text(cell: Cell) -> str:
-    """What a cell needs in a few words, for tables: ``cooled, best of 3``; ``leave``; ``base (open)``."""
+    """Say in a few words what a cell needs, for tables: ``cooled, best of 3``; ``leave``; ``base (open)``."""
     if cell.verdict is None:
         return "nothing measured"
     if cell.verdict.answer == "leave":
@@ -351,59 +355,58 @@ def needs_text(cell: Cell) -> str:
 
 
 def tone(cell: Cell) -> Tone:
-    """Whether a cell's verdict asks for something to be done."""
+    """Say whether a cell's verdict recommends something ("act"), is open, or neither ("rest")."""
     return _TONES.get(cell.verdict.answer, "rest") if cell.verdict is not None else "rest"
 
 
 def _retrying(cell: Cell) -> str:
-    """What it takes to retry until the score passes; empty where that was not measured, or saves nothing."""
-    one = cell.rejection
-    if one is None or one.takes.value is None or one.threshold is None or (one.gain.low or 0.0) <= 0:
+    """Say what retrying until the score passes would give; empty if that was not measured, or gains nothing."""
+    retry = cell.rejection
+    if retry is None or retry.takes.value is None or retry.threshold is None or (retry.gain.low or 0.0) <= 0:
         return ""
     return (
-        f"Or retry until the {one.scorer} score is at least {one.threshold:.3g}, with at most {one.n} takes: success"
-        f" {estimate_percent(one.success)}, {estimate_points(one.gain)} over one take, with"
-        f" {number(one.takes.value, 2)} takes on average instead of {one.n}."
+        f"Or retry until the {retry.scorer} score is at least {retry.threshold:.3g}, with at most {retry.n} takes:"
+        f" success {estimate_percent(retry.success)}, {estimate_points(retry.gain)} over one take, with"
+        f" {number(retry.takes.value, 2)} takes on average instead of {retry.n}."
     )
 
 
 _STOPPED = {
-    "decided": "Everything asked was decided after",
-    "budget": "The budget ended it after",
+    "decided": "All questions were decided after",
+    "budget": "The budget was spent after",
     "starts": "There were no more starts after",
     "hopeless": "No further take can settle it; stopped after",
 }
 _PART_NAMES = {"takes": "more takes", "arms": "the other arms"}
 
 
-def path(cell: Cell) -> str:
-    """How a run until decided went for a cell, and what it saved; empty for a fixed sample."""
-    if cell.path is None:
+def until_decided(cell: Cell) -> str:
+    """Say why a run until decided stopped for a cell, and what it saved; empty for a fixed sample."""
+    path = cell.path
+    if path is None:
         return ""
-    own = cell.path
-    text = f"{_STOPPED.get(own.stopped, own.stopped)} {count(own.takes, 'take')}"
+    text = f"{_STOPPED.get(path.stopped, path.stopped)} {count(path.takes, 'take')}"
     if cell.group == "*" and len(cell.tasks) > 1:
         text += ", counting those made while none of its cells had stopped"
-    if own.unsettled:
-        text += f", with {' and '.join(_PART_NAMES.get(part, part) for part in own.unsettled)} still open"
-    if own.paper_takes > own.takes:
-        saved = "" if own.unsettled else f", so {percent(1 - own.takes / own.paper_takes)} were saved"
-        paper = count(own.paper_takes, "take")
-        text += f"; the paper's 500 starts for each of these arms take {paper}{saved}"
+    if path.unsettled:
+        text += f", with {' and '.join(_PART_NAMES.get(part, part) for part in path.unsettled)} still open"
+    if path.paper_takes > path.takes:
+        saved = "" if path.unsettled else f", so {percent(1 - path.takes / path.paper_takes)} were saved"
+        text += f"; the paper's 500 starts for each of these arms take {count(path.paper_takes, 'take')}{saved}"
     return f"{text}."
 
 
-def state(cell: Cell) -> str:
-    """What a cell without a usual answer is like; empty for an ordinary one."""
+def special_case(cell: Cell) -> str:
+    """Describe a cell whose takes cannot answer the usual questions; empty for an ordinary cell."""
     if cell.takes == 0 or cell.headroom is None:
         reason = f": {count(cell.errors, 'take')} ended in an error" if cell.errors else ""
-        return f"There is no finished take{reason}, so nothing can be said."
+        return f"No take was finished{reason}, so there is no answer."
     first = cell.headroom.pass_1.value
     if cell.takes == 1:
         outcome = "succeeded" if first else "failed"
         return f"There is one take, and it {outcome}: one take says nothing about others."
     if first == 1:
-        return "Every base take succeeded: these starts leave nothing to gain."
+        return "Every base take succeeded, so these starts leave nothing to gain."
     if first == 0:
         within = count(cell.headroom.n, "take")
         return f"Every base take failed, so these starts show no headroom within {within} per start."
@@ -412,8 +415,8 @@ def state(cell: Cell) -> str:
     return ""
 
 
-def leak(cell: Cell) -> str:
-    """The warning where keeping the shortest take explains the gain and no window hides it; empty elsewhere."""
+def length_warning(cell: Cell) -> str:
+    """Warn if keeping the shortest take gains as much as the score and the window shows length; else empty."""
     if cell.verdict is None or not cell.verdict.leak or cell.selectors is None or cell.window != "episode":
         return ""
     short = number(cell.selectors.shortest.gain.value, signed=True, scale=100)
@@ -439,13 +442,15 @@ def further(forecast: Forecast | None) -> str:
     return f"{forecast.low} to {forecast.high} more starts are likely to settle it"
 
 
-def relation(measured: Relation) -> list[str]:
-    """What the relation says, a sentence per test."""
+def relation_sentences(measured: Relation) -> list[str]:
+    """Describe the relation of gain to headroom, one sentence per test."""
     if measured.r is None:
         return [measured.reason or f"The relation needs at least three cells; this run has {measured.cells}."]
     disjoint = measured.disjoint
-    span = f" {interval(*measured.interval, digits=2)}" if measured.interval else ""
-    lines = [f"r = {number(measured.r, 2)}{span} over {count(measured.cells, 'cell')} ({about_interval(measured)})."]
+    span, method = "", measured.reason or "no interval"
+    if measured.interval is not None:
+        span, method = f" {interval(*measured.interval, digits=2)}", "interval over cells and their starts"
+    lines = [f"r = {number(measured.r, 2)}{span} over {count(measured.cells, 'cell')} ({method})."]
     if spearman := estimate_plain(measured.spearman):
         lines.append(f"Spearman {spearman}.")
     if disjoint.mean is not None:
@@ -459,8 +464,8 @@ def relation(measured: Relation) -> list[str]:
     return lines
 
 
-def across(measured: Across) -> list[str]:
-    """What else holds over all cells, a sentence each."""
+def across_cells(measured: Across) -> list[str]:
+    """Describe the other numbers over all cells, one sentence each."""
     lines, captures = [], measured.captures
     if captures.low is not None and captures.high is not None:
         cells = count(captures.cells, "cell")
@@ -480,38 +485,31 @@ def _mean_sd(mean: float, sd: float | None) -> str:
     return number(mean, 2) + (f" ± {number(sd, 2)}" if sd is not None else "")
 
 
-def about_interval(measured: Relation) -> str:
-    """What the interval of r resamples, or why there is none."""
-    if measured.interval is not None:
-        return "interval over cells and their starts"
-    return measured.reason or "no interval"
-
-
 def overview(result: Result) -> str:
-    """How much was run, in one line."""
+    """Say how much was run, in one line."""
     starts = {(line.env, line.task): line.starts for cell in result.policies for line in cell.tasks}
     parts = [count(len(result.policies), "policy", "policies"), count(len(starts), "task")]
     parts += [count(sum(starts.values()), "start"), count(result.cost.takes, "take")]
     return " · ".join([*parts, count(result.cost.errors, "error")] if result.cost.errors else parts)
 
 
-def changed(changes: Sequence[Change]) -> str:
-    """How many numbers changed for sure from one run to the next, and how to read that."""
-    known = [one for one in changes if one.change.value is not None]
+def change_summary(changes: Sequence[Change]) -> str:
+    """Say how many numbers are shown to differ between two runs, and how to read that."""
+    known = [change for change in changes if change.change.value is not None]
     if not known:
-        return "Nothing that both runs measured can be compared."
-    if all(one.same for one in known):
+        return "The runs have no number in common that can be compared."
+    if all(change.same for change in known):
         return "Both runs hold the same takes, so nothing changed."
-    better, worse = (sum(one.shown == way for one in known) for way in ("better", "worse"))
+    better, worse = (sum(change.shown == way for change in known) for way in ("better", "worse"))
     rest, numbers = len(known) - better - worse, count(len(known), "number")
     return (
         f"Of {numbers}, {better} got better, {worse} got worse; {rest} {'is' if rest == 1 else 'are'} not shown to"
-        " differ. Each interval is a 95 % one by itself: of 20 numbers that did not change, about one looks changed."
+        " differ. Each interval is at 95 % by itself: of 20 numbers that did not change, about one looks changed."
     )
 
 
-def advice(plan: SampleSize) -> str:
-    """Whether a budget is better spent on seeds or on starts."""
+def seeds_advice(plan: SampleSize) -> str:
+    """Say whether a budget is better spent on seeds or on starts."""
     known = f"(within-start AUC {number(plan.within_auc, 2)})"
     match plan.advice:
         case "more-seeds":
@@ -523,7 +521,7 @@ def advice(plan: SampleSize) -> str:
 
 
 def retrieval_name(config: RetrievalConfig, *, prior: bool = True) -> str:
-    """A configuration in short, without its noise: ``frame, prior 0.2, re-ranking``."""
+    """Name a retrieval configuration without its noise: ``frame, prior 0.2, re-ranking``."""
     extra = [text for name, text in _VARIANTS.items() if getattr(config, name)]
     extra += [f"lead {config.lead}"] if config.rule == "next" and config.lead != 1 else []
     extra += [f"turns of {config.angle:g}°"] if config.angle is not None else []
@@ -532,9 +530,9 @@ def retrieval_name(config: RetrievalConfig, *, prior: bool = True) -> str:
 
 
 def check_sentence(check: RetrievalCheck) -> str:
-    """What the check says, in one line."""
+    """Say in one line what the check found at held-out demonstrations."""
     if check.reason:
-        return f"retrieval could not be checked on held-out demonstrations: {check.reason}"
+        return f"retrieval could not be checked at held-out demonstrations: {check.reason}"
     calm = f"at held-out demonstrations noise {check.noise:g} {'does best' if len(check.cooled) > 1 else 'was tried'}"
     if not check.tried:
         return calm
@@ -557,23 +555,23 @@ def _lower(added: Estimate) -> str:
     return estimate_plain(Estimate(value, low, high))
 
 
-def acted(result: ActResult) -> str:
-    """What came of a promise on new starts."""
+def promise_outcome(result: ActResult) -> str:
+    """Say whether new starts kept what the run promised."""
     promise, kept = result.promise, result.kept
     if not kept:
-        return f"No take of {promise.option} was finished, so nothing can be said of its promise."
+        return f"No take of {promise.option} was finished, so its promise was not tested."
     now = f"{sum(take.success for take in kept)} of {len(kept)} starts succeeded, {estimate_percent(result.success)}"
-    held = "The promise is broken" if result.broken else "Nothing speaks against the promise"
+    held = "The promise is broken" if result.broken else "This is in line with the promise"
     return (
         f"Promised {estimate_percent(promise.success)} with {number(promise.takes, 1)} takes per start; {now}, with"
         f" {number(result.takes, 1)} takes per start. {held}."
     )
 
 
-def judged(judgement: Judgement, takes: Sequence[str]) -> str:
-    """What a gate says of the last of the ``takes`` of a start."""
+def gate_decision(judgement: Judgement, takes: Sequence[str]) -> str:
+    """Say whether a gate accepts the last of the ``takes`` of a start, or asks for another."""
     score = "it has no score" if judgement.score is None else f"it scores {judgement.score:.3g}"
-    wanted = "" if judgement.threshold is None else f", {judgement.threshold:.3g} is enough"
+    threshold = "" if judgement.threshold is None else f", {judgement.threshold:.3g} is enough"
     if judgement.accept:
-        return f"Accept: keep {takes[judgement.best]} ({score}{wanted})."
-    return f"Retry: {score}{wanted}; {count(judgement.takes_left, 'take')} left."
+        return f"Accept: keep {takes[judgement.best]} ({score}{threshold})."
+    return f"Retry: {score}{threshold}; {count(judgement.takes_left, 'take')} left."

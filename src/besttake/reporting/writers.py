@@ -1,4 +1,4 @@
-"""Files to take along: tables (CSV), films of takes, figures (SVG)."""
+"""Write tables as CSV, takes as films (MP4), and figures as SVG."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from besttake.files import write_bytes, write_text
-from besttake.reporting.figures import every
+from besttake.reporting.candidates import score_of
+from besttake.reporting.figures import all_figures
 from besttake.reporting.table import Table
 from besttake.result import Result
 from besttake.sanitize import csv_cell
@@ -29,21 +30,19 @@ _OUTCOME = ("status", "success", "success_step", "steps", "calls", "seconds", "e
 
 
 def takes_table(rows: Sequence[Row], scores: Scores | None) -> Table:
-    """A row per take: its key, its outcome, and its score by every scorer on every window."""
+    """Make a row per take: its key, its outcome, and its score by every scorer on every window."""
     names = list(scores.names) if scores is not None else []
     table = []
     for row in rows:
-        own = scores.get(row.key) if scores is not None else None
-        outcome = tuple(getattr(row, name) for name in _OUTCOME)
-        values = [None if own is None else own.scores.get(name) for name in names]
-        known = (value if value is not None and math.isfinite(value) else None for value in values)
-        table.append((*astuple(row.key), *outcome, *known))
+        values = [score_of(scores, row.key, name) for name in names]
+        known = (value if math.isfinite(value) else None for value in values)
+        table.append((*astuple(row.key), *(getattr(row, name) for name in _OUTCOME), *known))
     columns = (*_KEY, *_OUTCOME, *(f"score {name.scorer} {name.window}" for name in names))
     return Table("Takes", columns, table)
 
 
 def write_csv(table: Table, path: Path) -> Path:
-    """One CSV file, UTF-8; an empty field is a number that is not known."""
+    """Write a table as CSV in UTF-8; unknown numbers are empty fields."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(csv_cell, table.names))
@@ -52,19 +51,19 @@ def write_csv(table: Table, path: Path) -> Path:
 
 
 def write_film(take: Take, directory: Path, fps: float) -> Path:
-    """The scored frames of a take as a film of ``fps`` frames a second; its name says which take it is."""
+    """Write the scored frames of a take as a film of ``fps`` frames a second, named after the take."""
     return write_bytes(directory / film_name(take.key, take.success), mp4(take.frames(), fps), parents=True)
 
 
 def film_name(key: TakeKey, success: bool) -> str:
-    """A file name that any system takes: the key in plain letters, and its id, by which no two are the same."""
+    """Make a file name that every system accepts from the key of a take, and its id, which makes it unique."""
     words = (key.policy, key.task, f"start{key.start}", key.arm, f"seed{key.seed}", "success" if success else "failure")
     plain = "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", word).strip("-.")[:40] for word in words)
     return f"{plain}_{key.id[:8]}.mp4"
 
 
 def mp4(frames: U8, fps: float) -> bytes:
-    """H.264 video of ``frames`` (F, H, W, 3), as every browser and slide shows it."""
+    """Encode ``frames`` (F, H, W, 3) as H.264 video, which browsers and slides can show."""
     buffer = io.BytesIO()
     with VideoWriter(buffer, fps, frames.shape[1:3]) as encoder:
         for frame in frames:
@@ -73,8 +72,10 @@ def mp4(frames: U8, fps: float) -> bytes:
 
 
 class VideoWriter:
-    """Writes frames of ``size`` (height, width) to a file or buffer; the last row or column of an odd size is doubled,
-    because H.264 in its common form wants even ones."""
+    """Writes frames of ``size`` (height, width) to a file or buffer as H.264.
+
+    The last row or column of an odd size is doubled, because H.264 in its common form needs even sizes.
+    """
 
     def __init__(self, file: Any, fps: float, size: tuple[int, ...], *, key_every: int = 12) -> None:
         import av
@@ -102,5 +103,5 @@ class VideoWriter:
 
 
 def write_figures(result: Result, directory: Path) -> list[Path]:
-    """Every figure as SVG; those of a policy carry its number in the report and its name."""
-    return [write_text(directory / f"{name}.svg", figure.svg(), parents=True) for name, figure in every(result)]
+    """Write every figure as SVG; the names of a policy's figures have its number in the report and its name."""
+    return [write_text(directory / f"{name}.svg", figure.svg(), parents=True) for name, figure in all_figures(result)]

@@ -20,7 +20,7 @@ from besttake.measure.cell import relation_cell, relation_of
 from besttake.measure.looks import Unit
 from besttake.measure.rescore import OTHER_TAKES, base_takes, check_same_takes, chosen_from, other_takes, starts_of_cell
 from besttake.registry import Uri
-from besttake.reporting import figures, tables, words
+from besttake.reporting import figures, result_tables, words
 from besttake.reporting.drawing import Figure
 from besttake.reporting.numbers import count
 from besttake.reporting.table import Head, Table, Tabular, in_percent, in_points, right
@@ -67,11 +67,11 @@ class CompareResult(Tabular):
         rows = []
         for run, cell in zip(self.runs, self.result.cells, strict=True):
             arm = cell.arms.arms.get(RETRIEVE) if cell.arms is not None else None
-            numbers = (*map(in_points, tables.gain_headroom(cell)), in_percent(arm.pass_n if arm else None))
+            numbers = (*map(in_points, result_tables.gain_headroom(cell)), in_percent(arm.pass_n if arm else None))
             rows.append((run, cell.policy, cell.group, cell.starts, *numbers))
         head: Head = ["run", "policy", "tasks", *right("starts", "headroom", "gain")]
         head += right("retrieve's pass@N", extra=True)
-        return Table(" ".join(words.relation(self.result.relation)[:1]), head, rows, self.result.notes)
+        return Table(" ".join(words.relation_sentences(self.result.relation)[:1]), head, rows, self.result.notes)
 
 
 def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", command: str = "") -> CompareResult:

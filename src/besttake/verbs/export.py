@@ -11,7 +11,7 @@ from besttake import registry
 from besttake.errors import BestTakeError, PlanError, one_line
 from besttake.measure.rescore import check_same_takes
 from besttake.progress import Reporter, as_reporter
-from besttake.reporting import tables, writers
+from besttake.reporting import result_tables, writers
 from besttake.reporting.dataset import Scene, write_dataset
 from besttake.reporting.hub import write_hub
 from besttake.takes.key import Row, TakeKey
@@ -129,7 +129,7 @@ def export(
 def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
     """How fast the robot acted and what it was told, as the envs of the takes say."""
     rates: dict[str, float] = {}
-    words: dict[tuple[str, str], str] = {}
+    instructions: dict[tuple[str, str], str] = {}
     for uri in dict.fromkeys(row.key.env for row in rows):
         try:
             spec = spec_of(registry.FromFile(uri, store.path / "takes.sqlite"))
@@ -142,17 +142,17 @@ def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
             _log.warning("%s cannot be asked for its instructions: tasks go by their names (%s)", uri, error)
             continue
         rates[uri] = spec.fps
-        words |= {(uri, task.name): task.instruction for task in spec.tasks}
+        instructions |= {(uri, task.name): task.instruction for task in spec.tasks}
     if wanted.fps is not None:
-        return Scene(wanted.fps, words)
+        return Scene(wanted.fps, instructions)
     if len(set(rates.values())) > 1:
         each = ", ".join(f"{uri} {rate:g}" for uri, rate in rates.items())
         raise PlanError(f"these envs act at different rates ({each}); export one at a time, or say `fps`")
-    return Scene(max(1, round(next(iter(rates.values())))), words)
+    return Scene(max(1, round(next(iter(rates.values())))), instructions)
 
 
 def _tables(run: Run, folder: Path) -> list[Path]:
-    named = {"cells": tables.numbers(run.result)}
+    named = {"cells": result_tables.numbers(run.result)}
     if (run.path / "takes.sqlite").is_file():
         with Store.open(run.path) as store:
             rows = store.rows()

@@ -28,9 +28,9 @@ from besttake.recordings.read import read
 from besttake.recordings.starts import choose_starts, success_value, values_by_take
 from besttake.recordings.tabular import OWN
 from besttake.reporting.numbers import count, percent
+from besttake.reporting.result_tables import rates
 from besttake.reporting.table import Entry, Head, Table, Tabular, in_points, plain, right
-from besttake.reporting.tables import rates
-from besttake.reporting.words import worded
+from besttake.reporting.words import with_headline
 from besttake.result import Cell, Cost, Estimate, Relation, Result, StartAudit
 from besttake.sanitize import csv_cell
 from besttake.takes.scores import ScoreName
@@ -238,7 +238,7 @@ def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> C
             update["notes"].append("most starts have too few outcomes for a verdict")
     if cell.headroom is not None and counts[enough].min() < counts[enough].max():
         update["headroom"] = cell.headroom.model_copy(update={"curve": cell.headroom.curve[:n]})
-    return worded(cell.model_copy(update=update))
+    return with_headline(cell.model_copy(update=update))
 
 
 def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:

@@ -14,7 +14,7 @@ from besttake.core.stats import Forecast
 from besttake.errors import PlanError
 from besttake.reporting.numbers import count, number, whole_points
 from besttake.reporting.table import Table, Tabular, right
-from besttake.reporting.words import advice
+from besttake.reporting.words import seeds_advice
 from besttake.result import Cell, Result
 
 _PLANNED = ("name", "starts", "seeds", "best_of", "until", "budget", "worth", "workers", "batch", "patience", "on")
@@ -28,8 +28,7 @@ class PlanResult:
     Attributes:
         name: The policy; empty if only pass@1 is known.
         basis: What the numbers were computed from, in words.
-        plan: The numbers of starts and takes, with the spread between starts that is most likely.
-        cautious: The same with the largest spread that pass@1 allows; None if a pilot measured the spread.
+        plan: The numbers of starts and takes.
         content_starts: Starts for an interval of +/- ``worth`` on the content gain (retrieve minus cooled).
         tasks: Number of tasks that share the starts.
         flags: Flags of ``besttake diagnose`` that run this plan: the pilot's, with other numbers, and its directory
@@ -41,7 +40,6 @@ class PlanResult:
     name: str
     basis: str
     plan: planning.SampleSize
-    cautious: planning.SampleSize | None
     content_starts: int
     tasks: int
     flags: str
@@ -69,7 +67,9 @@ class Plans(list[PlanResult], Tabular):
 
     def _table(self) -> Table:
         rows = [(each.name or "any policy", *need) for each in self for need in each.needs()]
-        return Table("Starts and takes", ("policy", *right("starts", "takes"), "for"), rows, [advice(self[0].plan)])
+        return Table(
+            "Starts and takes", ("policy", *right("starts", "takes"), "for"), rows, [seeds_advice(self[0].plan)]
+        )
 
 
 def plan(
@@ -112,9 +112,9 @@ def plan(
     if not 0 <= pass1 <= 1:
         hint = f"; did you mean {pass1 / 100:g}?" if 1 < pass1 <= 100 else ""
         raise PlanError(f"`pass1` {pass1:g}: a fraction between 0 and 1{hint}")
-    typical, largest = planning.v_from_pass1(pass1)
+    typical, _ = planning.v_from_pass1(pass1)
     basis = f"pass@1 = {number(pass1, 2)} alone, with the spread between starts that is typical of the paper's policies"
-    return Plans([_plan(goal, _Known("", basis, typical, largest=largest))])
+    return Plans([_plan(goal, _Known("", basis, typical))])
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,6 @@ class _Known:
     name: str
     basis: str
     v: float
-    largest: float | None = None
     gain: float | None = None
     within_auc: float | None = None
     variance: float | None = None
@@ -208,16 +207,11 @@ def _plan(goal: _Goal, known: _Known) -> PlanResult:
     n = min(3, seeds) if goal.best_of is None else goal.best_of
     if n > seeds:
         raise PlanError(f"`best_of` {n}: there are {seeds} seeds per start to keep one of; raise `seeds`")
-
-    def planned(v: float) -> planning.SampleSize:
-        # A pilot without a mixed start shows no variance, which is not the same as there being none.
-        return planning.plan(
-            max(v, 1e-3), goal.worth, seeds=seeds, n=n, gain=known.gain, within_auc=known.within_auc,
-            sigma2=known.variance,
-        )  # fmt: skip
-
-    likely = planned(known.v)
-    cautious = None if known.largest is None else planned(known.largest)
+    # A pilot without a mixed start shows no variance, which is not the same as there being none.
+    likely = planning.plan(
+        max(known.v, 1e-3), goal.worth, seeds=seeds, n=n, gain=known.gain, within_auc=known.within_auc,
+        sigma2=known.variance,
+    )  # fmt: skip
     content = planning.starts_for_half_width(planning.content_variance(likely.v, seeds), goal.worth)
     more = [forecast.high for forecast in known.further.values() if forecast.high]
     settled = known.taken[0] + max(more) if more else likely.half_width_starts
@@ -227,6 +221,4 @@ def _plan(goal: _Goal, known: _Known) -> PlanResult:
     flags = f"{known.asked} --starts {per_task} --seeds {seeds} --best-of {n}"
     if known.run is not None and per_task * known.tasks >= known.taken[0] and seeds >= known.taken[1]:
         flags += f" -o {shlex.quote(str(known.run))}"
-    return PlanResult(
-        known.name, known.basis, likely, cautious, content, known.tasks, flags, known.further, known.available
-    )
+    return PlanResult(known.name, known.basis, likely, content, known.tasks, flags, known.further, known.available)

@@ -1,12 +1,12 @@
-"""The paper's tables: its protocols as plans, and its numbers beside those of a run.
+"""Run the protocols of the paper's tables, and compare its numbers with those of a run.
 
-Every policy runs one frozen retrieval (the paper's S1), which ``protocols/table1.yaml`` names.
+All policies run one frozen retrieval (the paper's S1), which is in ``protocols/table1.yaml``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from itertools import islice
@@ -26,7 +26,7 @@ from besttake.files import write_bytes
 from besttake.progress import Reporter
 from besttake.registry import Uri
 from besttake.reporting.table import Entry, Table, Tabular, right
-from besttake.result import Cell, Estimate, Relation, Result, Selector
+from besttake.result import Cell, Estimate, Result
 from besttake.verbs.compare import CompareResult
 from besttake.verbs.compare import compare as compare_runs
 from besttake.verbs.diagnose.diagnosis import diagnose
@@ -35,7 +35,13 @@ from besttake.verbs.diagnose.setup import load_policy
 _NOT_AS = "not as in the paper: "
 _FOLDER = files("besttake") / "protocols"
 _WINDOW = "episode"
-"""The window that the paper selects on. Verdicts never rest on it, since it leaks length."""
+"""The window on which the paper selects. No verdict rests on it, because it shows the length of takes."""
+_NOT_MEASURED = Estimate(reason="not measured")
+_PERCENT = (
+    "pass@1", "pass@N", "random", "select", "select gain", "select of 2", "retrieve", "retrieve gain", "sd over seeds",
+    "retrieve + select", "combine", "retrieve pass@N", "rerank",
+)  # fmt: skip
+_COUNTS = ("takes with a valid score", "takes")
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,8 @@ class Protocol:
         columns: Names of its columns.
         paper: Published numbers by row, one per column: a number, a number with the ends of its interval, or None
             where the paper has none. A row is a policy (all its environments together), ``policy/env``, or ``all``.
-        chunk: How many actions of a chunk are executed before the next; None: as the policy does by itself.
-        frames: How many frames the library has in all; None: what ``plan`` says of demonstrations.
+        chunk: How many actions of a chunk are executed before the next; None: the policy decides.
+        frames: How many frames the library has in all; None: ``plan`` limits demonstrations.
         notes: What a plan cannot reproduce.
     """
 
@@ -67,26 +73,16 @@ class Protocol:
     frames: int | None = None
     notes: tuple[str, ...] = ()
 
-    @property
-    def unitless(self) -> tuple[str, ...]:
-        """The columns that are neither percent nor points."""
-        return tuple(column for column in self.columns if column in _FRACTIONS or column in _OF_RUNS)
-
-    @property
-    def counts(self) -> tuple[str, ...]:
-        """The columns that count something."""
-        return tuple(column for column in self.columns if column in _COUNTS)
-
     def written(self, value: float | Sequence[float | None] | None, column: str) -> str:
-        """Return a number of a column as the paper writes it, with its interval if it comes with one."""
+        """Return a number of a column as the paper writes it, with its interval if it has one."""
         if value is None:
             return ""
         if isinstance(value, Sequence):
-            middle, *ends = (self.written(one, column) for one in value)
+            middle, *ends = (self.written(number, column) for number in value)
             return f"{middle} [{', '.join(ends)}]"
-        if column in self.counts:
+        if column in _COUNTS:
             return f"{value:.0f}"
-        return f"{value:.3f}" if column in self.unitless else f"{value + 0.0:.1f}"
+        return f"{value + 0.0:.1f}" if column in _PERCENT else f"{value:.3f}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -98,9 +94,9 @@ class Protocol:
 
 @dataclass(frozen=True)
 class ComparedNumber:
-    """A published number beside that of a run, both in the paper's units; ``here`` has no value if not measured.
+    """A published number and that of a run, in the paper's units; ``here`` has no value if it was not measured.
 
-    ``paper_interval`` holds the ends of the published number's interval, where the paper gives them.
+    ``paper_interval`` has the ends of the published interval, if there is one.
     """
 
     row: str
@@ -112,7 +108,7 @@ class ComparedNumber:
 
 @dataclass(frozen=True)
 class ReproduceResult(Tabular):
-    """The numbers of a table beside those of a run. ``departures`` lists where the run differs from the protocol."""
+    """The numbers of a table and those of a run; ``departures`` lists where the run differs from the protocol."""
 
     protocol: Protocol
     result: Result
@@ -130,16 +126,16 @@ class ReproduceResult(Tabular):
 
     def _table(self) -> Table:
         rows = []
-        for one in self.numbers:
-            here, ends = one.here, one.paper_interval
-            paper = one.paper if one.paper is None or ends is None else (one.paper, *ends)
+        for number in self.numbers:
+            here, ends, column = number.here, number.paper_interval, number.column
+            paper = number.paper if number.paper is None or ends is None else (number.paper, *ends)
             known = here.value is not None and here.low is not None and here.high is not None
-            text = self.protocol.written((here.value, here.low, here.high) if known else here.value, one.column)
-            outside = known and one.paper is not None and not (here.low or 0) <= one.paper <= (here.high or 0)
+            text = self.protocol.written((here.value, here.low, here.high) if known else here.value, column)
+            outside = known and number.paper is not None and not (here.low or 0) <= number.paper <= (here.high or 0)
             mark = "warn" if outside else "" if text else "none"
-            published = Entry(self.protocol.written(paper, one.column), value=one.paper)
-            cells = published, Entry(text or "none", mark, here.value), Entry("outside" if outside else "", mark)
-            rows.append((one.row, one.column, *cells))
+            published = Entry(self.protocol.written(paper, column), value=number.paper)
+            entries = published, Entry(text or "none", mark, here.value), Entry("outside" if outside else "", mark)
+            rows.append((number.row, column, *entries))
         notes = [f"{_NOT_AS}{text}" for text in self.departures]
         return Table(self.protocol.title, ("row", "column", *right("paper", "here"), ""), rows, notes)
 
@@ -154,16 +150,16 @@ def reproduce(
     progress: bool | Reporter = False,
     command: str = "",
 ) -> ReproduceResult:
-    """Run the protocol of a table of the paper with your policies, and set the published numbers beside yours.
+    """Run the protocol of a table of the paper with your policies, and compare the published numbers with yours.
 
-    All policies run the same retrieval, that of the paper: the rule ``next``, and Eq. 6 with alpha 0.3.
+    All policies run the retrieval of the paper: the rule ``next``, and Eq. 6 with alpha 0.3.
 
     Args:
         table: ``table1`` to ``table7``, ``relation`` or ``fit``.
         policies: The policies to run, as ``{"pi0": "lerobot:org/pi0_libero"}``. Keys are names that the table uses.
         out: The run directory.
         envs: Other URIs for environments of the table, by their names in it. Only these are then run.
-        changes: Keys of the plan that differ from the protocol, as ``{"starts": 10}``. The result lists them.
+        changes: Keys of the plan that differ from the protocol, such as ``{"starts": 10}``. The result lists them.
         progress: True shows a progress bar.
         command: The command line to record in the result, if there was one.
 
@@ -173,50 +169,44 @@ def reproduce(
     Raises:
         PlanError: The table, or a policy or environment of that name, does not exist.
     """
-    asked = protocol(table)
-    wanted = {name: value for name, value in (changes or {}).items() if value is not None}
-    plan, departures = plan_for(asked, policies, envs or {}, wanted)
-    policies, shorter = with_whole_chunks(asked, policies, plan)
+    followed = protocol(table)
+    given = {name: value for name, value in (changes or {}).items() if value is not None}
+    plan, departures = plan_for(followed, policies, envs or {}, given)
+    policies, shorter = with_whole_chunks(followed, policies, plan)
     plan = plan.model_copy(update={"policy": tuple(policies.values())})
-    departures += shorter
     result = diagnose(plan, out, progress=progress, command=command)
-    departures += library_departures(asked, result)
-    result = _with_departures(result, departures, Path(out))
-    over_cells = compare_runs(out, window=_WINDOW) if "all" in asked.paper else None
-    numbers = compare(asked, result, policies, envs or {}, over_cells)
-    return ReproduceResult(asked, result, tuple(numbers), tuple(departures))
-
-
-def _with_departures(result: Result, departures: Sequence[str], out: Path) -> Result:
-    """The result with ``departures`` among its notes, so that the page of the run lists them; also in its file."""
-    others = [note for note in result.notes if not note.startswith(_NOT_AS)]
-    noted = result.model_copy(update={"notes": [*others, *(f"{_NOT_AS}{text}" for text in departures)]})
-    write_bytes(out / "result.json", noted.to_json().encode())
-    return noted
+    departures += [*shorter, *library_departures(followed, result)]
+    # The report of the run lists them as well.
+    notes = [note for note in result.notes if not note.startswith(_NOT_AS)]
+    result = result.model_copy(update={"notes": [*notes, *(f"{_NOT_AS}{text}" for text in departures)]})
+    write_bytes(Path(out) / "result.json", result.to_json().encode())
+    over_cells = compare_runs(out, window=_WINDOW) if "all" in followed.paper else None
+    numbers = compare(followed, result, policies, envs or {}, over_cells)
+    return ReproduceResult(followed, result, tuple(numbers), tuple(departures))
 
 
 def protocols() -> list[str]:
-    """The names of the tables that can be reproduced."""
+    """Return the names of the tables that can be reproduced."""
     return sorted(file.name.removesuffix(".yaml") for file in _FOLDER.iterdir() if file.name.endswith(".yaml"))
 
 
 def protocol(name: str) -> Protocol:
-    """Load the protocol of the paper's table ``name``; PlanError when there is none."""
+    """Load the protocol of the paper's table ``name``; PlanError if there is none."""
     if name not in protocols():
         raise PlanError(f"no table {name!r}; there are {', '.join(protocols())}")
-    own = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
-    like = protocol(own["like"]) if "like" in own else Protocol("", "", (), {}, {}, (), {})
+    file = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+    like = protocol(file["like"]) if "like" in file else Protocol("", "", (), {}, {}, (), {})
     return Protocol(
-        name, own["title"], tuple(own["policies"]), own.get("envs") or like.envs, {**like.plan, **own.get("plan", {})},
-        tuple(own["columns"]), own["paper"], own.get("chunk", like.chunk), own.get("frames", like.frames),
-        (*like.notes, *own.get("notes", ())),
+        name, file["title"], tuple(file["policies"]), file.get("envs") or like.envs,
+        {**like.plan, **file.get("plan", {})}, tuple(file["columns"]), file["paper"],
+        file.get("chunk", like.chunk), file.get("frames", like.frames), (*like.notes, *file.get("notes", ())),
     )  # fmt: skip
 
 
 def plan_for(
     table: Protocol, policies: Mapping[str, str], envs: Mapping[str, str], changes: Mapping[str, Any]
 ) -> tuple[Plan, list[str]]:
-    """The plan that reproduces ``table``, and where it leaves the paper's protocol; the arguments are `reproduce`'s."""
+    """Return the plan that reproduces ``table``, and its departures from the paper; arguments as in `reproduce`."""
     for kind, given, known in (("policy", policies, table.policies), ("env", envs, table.envs)):
         for name in given:
             if name not in known:
@@ -240,7 +230,7 @@ def plan_for(
 
 
 def demos_for(demos: str, frames: float) -> int | None:
-    """How many demonstrations have about ``frames`` frames; None for a library, or where lengths are not known."""
+    """Return how many demonstrations have about ``frames`` frames; None for a library, or if lengths are not known."""
     if (Path(demos) / "library.json").is_file():
         return None
     source = source_of(demos)
@@ -250,9 +240,9 @@ def demos_for(demos: str, frames: float) -> int | None:
 
 
 def with_whole_chunks(table: Protocol, policies: Mapping[str, str], plan: Plan) -> tuple[dict[str, str], list[str]]:
-    """The policies with URIs by which they execute as many actions of a chunk as the paper's, and which cannot.
+    """Make policies execute as many actions of a chunk as the paper's, and list those that cannot.
 
-    Each policy is loaded once to see how long its chunks are. A URI that says ``replan`` itself stays as it is.
+    Each policy is loaded once to see how long its chunks are. A URI with its own ``replan`` is not changed.
     """
     if table.chunk is None:
         return dict(policies), []
@@ -272,7 +262,7 @@ def with_whole_chunks(table: Protocol, policies: Mapping[str, str], plan: Plan) 
 
 
 def library_departures(table: Protocol, result: Result) -> list[str]:
-    """Where the library of a run is not the paper's: its demonstrations or frames, and what it takes for events."""
+    """List where the library of a run differs from the paper's: its size, and what counts as an event."""
     library, each = result.library, int(table.plan["demos_per_task"] or 0)
     if library is None:
         return ["there is no library, so nothing was scored or retrieved"]
@@ -285,11 +275,11 @@ def library_departures(table: Protocol, result: Result) -> list[str]:
     if table.frames is not None and library.get("frames") != table.frames:
         texts.append(f"the library has {library.get('frames')} frames, the paper's {table.frames}")
     if any(_is_retrieval(arm) for arm in result.plan.get("arms", ())):
-        texts.append("what angle makes a turn an event, the paper does not say; here it is 60 degrees, or your own")
+        texts.append("the paper does not say which angle makes a turn an event; here it is 60 degrees, or your own")
         if library.get("turns", "spaced") != table.plan["event_turns"]:
             texts.append(
-                "the library's events leave out turns that are slow or close together (event_turns: spaced); the"
-                " paper names no such limits"
+                "the library's events leave out turns that are slow or close together (event_turns: spaced), which the"
+                " paper does not"
             )
     return texts
 
@@ -302,125 +292,90 @@ def compare(
     table: Protocol, result: Result, policies: Mapping[str, str], envs: Mapping[str, str],
     over_cells: CompareResult | None = None,
 ) -> list[ComparedNumber]:  # fmt: skip
-    """Each number of ``table`` beside that of ``result``, for the rows whose policies were run.
+    """Pair each number of ``table`` with that of ``result``, for the rows whose policies were run.
 
     ``over_cells`` is the relation over the cells of the run, read on the paper's window, for a row called ``all``.
     """
     uris, compared = {**table.envs, **envs}, []
-    for row, numbers in table.paper.items():
+    for row, published in table.paper.items():
         policy, _, env = row.partition("/")
-        if row == "all" and over_cells is None:
-            continue
-        if row == "all":
-            here = [_OF_RUNS[column](over_cells, policies) for column in table.columns]
+        if row == "all" and over_cells is not None:
+            measured = _relation_numbers(over_cells, policies)
         elif policy in policies:
-            cell = _cell(result, policies[policy], uris[env] if env else None)
-            here = [_read(cell, column) for column in table.columns]
+            measured = _cell_numbers(_cell(result, policies[policy], uris[env] if env else None))
         else:
             continue
-        compared += [_beside(row, *three) for three in zip(table.columns, numbers, here, strict=True)]
+        for column, number in zip(table.columns, published, strict=True):
+            here = _in_paper_units(measured.get(column) or _NOT_MEASURED, column)
+            value, *ends = number if isinstance(number, Sequence) else (number,)
+            compared.append(ComparedNumber(row, column, value, here, (ends[0], ends[1]) if ends else None))
     return compared
 
 
-def _beside(row: str, column: str, number: float | Sequence[float] | None, here: Estimate) -> ComparedNumber:
-    if isinstance(number, Sequence):
-        value, low, high = number
-        return ComparedNumber(row, column, value, here, (low, high))
-    return ComparedNumber(row, column, number, here)
-
-
 def _cell(result: Result, policy: str, env: str | None) -> Cell | None:
-    """The cell of a policy in an env, or without one its summary over all envs."""
+    """Return the cell of a policy in an env; without ``env``, that over all envs."""
     cells = result.policies if env is None else [cell for cell in result.cells if cell.env == env]
-    own = [cell for cell in cells if cell.policy == policy]
-    return own[0] if len(own) == 1 else None
+    matches = [cell for cell in cells if cell.policy == policy]
+    return matches[0] if len(matches) == 1 else None
 
 
-def _read(cell: Cell | None, column: str) -> Estimate:
-    """The number of a cell in the paper's units: percent or points, but for fractions."""
-    try:
-        estimate = _FRACTIONS[column](cell) if column in _FRACTIONS else _PERCENT[column](cell)
-    except (AttributeError, KeyError, IndexError):  # what was not measured is not there
-        estimate = None
-    if estimate is None:
-        return Estimate(reason="not measured")
-    if column in _FRACTIONS or estimate.value is None:
+def _in_paper_units(estimate: Estimate, column: str) -> Estimate:
+    """Turn fractions into percent or points if the paper does."""
+    if column not in _PERCENT:
         return estimate
     value, low, high = (None if x is None else 100 * x for x in (estimate.value, estimate.low, estimate.high))
     return replace(estimate, value=value, low=low, high=high)
 
 
-def _selected(cell: Any) -> Selector:
-    selector: Selector = cell.selectors.scored["manifold"][_WINDOW]
-    return selector
+def _cell_numbers(cell: Cell | None) -> dict[str, Estimate | None]:
+    """Return the numbers of a cell by the names of the paper's columns, as far as they were measured."""
+    numbers: dict[str, Estimate | None] = {}
+    if cell is None:
+        return numbers
+    if cell.headroom is not None:
+        numbers |= {"pass@1": cell.headroom.pass_1, "pass@N": cell.headroom.pass_n}
+    if cell.selectors is not None:
+        numbers["random"] = cell.selectors.random.success
+        if (selector := cell.selectors.scored.get("manifold", {}).get(_WINDOW)) is not None:
+            numbers |= {"select": selector.success, "select gain": selector.gain}
+    if cell.dfe is not None:
+        dfe = cell.dfe
+        numbers |= {"DFE": dfe.mean_square, "DFE as a norm": dfe.dfe, "first action r": dfe.correlation}
+    arms = cell.arms.arms if cell.arms is not None else {}
+    alone = arms[BASE].picked.get(_WINDOW, []) if BASE in arms else []
+    if len(alone) > 1:
+        numbers["select of 2"] = Estimate(alone[1])
+    if RERANK in arms:
+        numbers["rerank"] = arms[RERANK].pass_1
+    for arm in [arm for name, arm in arms.items() if _is_retrieval(name)][:1]:
+        numbers |= {"retrieve": arm.pass_1, "retrieve gain": arm.gain, "retrieve pass@N": arm.pass_n}
+        numbers["sd over seeds"] = Estimate(arm.gain_seed_sd)
+        if both := arm.picked.get(_WINDOW):
+            numbers["retrieve + select"] = Estimate(both[-1])
+            if alone and both[-1] is not None and alone[-1] is not None:
+                numbers["combine"] = Estimate(both[-1] - alone[-1])
+    return numbers
 
 
-def _picked(arm: Any, n: int = 0) -> Estimate:
-    """Success of keeping the best of ``n`` takes of an arm; of all where it is 0."""
-    return Estimate(arm.picked[_WINDOW][n - 1])
-
-
-def _retrieval(cell: Any) -> Any:
-    """The arm of a cell that retrieves."""
-    return next(iter([arm for name, arm in cell.arms.arms.items() if _is_retrieval(name)]), None)
-
-
-def _combine(cell: Any) -> Estimate | None:
-    both, alone = _picked(_retrieval(cell)).value, _picked(cell.arms.arms[BASE]).value
-    return None if both is None or alone is None else Estimate(both - alone)
-
-
-def _within(name: str) -> Callable[[Any, Mapping[str, str]], Estimate]:
-    """r over the cells of one of the paper's policies."""
-    return lambda runs, policies: runs.result.relation.within.get(policies.get(name)) or Estimate(reason="not measured")
-
-
-def _extreme(estimates: Mapping[str, Estimate | None], of: Callable[[list[float]], float]) -> Estimate:
-    """The lowest or highest of several correlations, without an interval."""
-    known = [one.value for one in estimates.values() if one is not None and one.value is not None]
-    return Estimate(of(known)) if known else Estimate(reason="not measured")
-
-
-_PERCENT: dict[str, Callable[[Any], Estimate | None]] = {
-    "pass@1": lambda cell: cell.headroom.pass_1,
-    "pass@N": lambda cell: cell.headroom.pass_n,
-    "random": lambda cell: cell.selectors.random.success,
-    "select": lambda cell: _selected(cell).success,
-    "select gain": lambda cell: _selected(cell).gain,
-    "select of 2": lambda cell: _picked(cell.arms.arms[BASE], 2),
-    "retrieve": lambda cell: _retrieval(cell).pass_1,
-    "retrieve gain": lambda cell: _retrieval(cell).gain,
-    "sd over seeds": lambda cell: Estimate(_retrieval(cell).gain_seed_sd),
-    "retrieve + select": lambda cell: _picked(_retrieval(cell)),
-    "combine": _combine,
-    "retrieve pass@N": lambda cell: _retrieval(cell).pass_n,
-    "rerank": lambda cell: cell.arms.arms[RERANK].pass_1,
-}
-_FRACTIONS: dict[str, Callable[[Any], Estimate | None]] = {
-    "DFE": lambda cell: cell.dfe.mean_square,
-    "DFE as a norm": lambda cell: cell.dfe.dfe,
-    "first action r": lambda cell: cell.dfe.correlation,
-}
-_OF_RUNS: dict[str, Callable[[Any, Mapping[str, str]], Estimate]] = {
-    "r": lambda runs, _: _estimate_of(runs.result.relation),
-    "Spearman": lambda runs, _: runs.result.relation.spearman or Estimate(reason="not measured"),
-    "r on disjoint halves": lambda runs, _: Estimate(runs.result.relation.disjoint.mean),
-    "sd over the splits": lambda runs, _: Estimate(runs.result.relation.disjoint.sd),
-    **{f"r within {name}": _within(name) for name in ("pi0", "smolvla", "pi05")},
-    "lowest r without a policy": lambda runs, _: _extreme(runs.result.relation.leave_one_out, min),
-    "highest r without a policy": lambda runs, _: _extreme(runs.result.relation.leave_one_out, max),
-    "r with retrieval's gain": lambda runs, _: runs.across.retrieval,
-    "pooled AUC": lambda runs, _: runs.across.auc,
-    "takes with a valid score": lambda runs, _: Estimate(runs.across.takes),
-    "takes": lambda runs, _: Estimate(runs.across.takes + runs.across.invalid),
-    "capture": lambda runs, _: Estimate(runs.across.captures.mean),
-    "sd of capture": lambda runs, _: Estimate(runs.across.captures.sd),
-    "lowest capture": lambda runs, _: Estimate(runs.across.captures.low),
-    "highest capture": lambda runs, _: Estimate(runs.across.captures.high),
-}
-_COUNTS = ("takes with a valid score", "takes")
-
-
-def _estimate_of(relation: Relation) -> Estimate:
+def _relation_numbers(compared: CompareResult, policies: Mapping[str, str]) -> dict[str, Estimate | None]:
+    """Return the numbers over all cells by the names of the paper's columns."""
+    relation, across, captures = compared.result.relation, compared.across, compared.across.captures
     low, high = relation.interval or (None, None)
-    return Estimate(relation.r, low, high, relation.cells, relation.reason)
+    without = [one.value for one in relation.leave_one_out.values() if one is not None and one.value is not None]
+    return {
+        "r": Estimate(relation.r, low, high, relation.cells, relation.reason),
+        "Spearman": relation.spearman,
+        "r on disjoint halves": Estimate(relation.disjoint.mean),
+        "sd over the splits": Estimate(relation.disjoint.sd),
+        **{f"r within {name}": relation.within.get(uri) for name, uri in policies.items()},
+        "lowest r without a policy": Estimate(min(without)) if without else None,
+        "highest r without a policy": Estimate(max(without)) if without else None,
+        "r with retrieval's gain": across.retrieval,
+        "pooled AUC": across.auc,
+        "takes with a valid score": Estimate(across.takes),
+        "takes": Estimate(across.takes + across.invalid),
+        "capture": Estimate(captures.mean),
+        "sd of capture": Estimate(captures.sd),
+        "lowest capture": Estimate(captures.low),
+        "highest capture": Estimate(captures.high),
+    }

@@ -22,7 +22,7 @@ from besttake.measure.looks import load_history, with_outgrown
 from besttake.measure.partial import ROUNDS
 from besttake.progress import Reporter, as_reporter
 from besttake.registry import Uri
-from besttake.reporting.words import worded
+from besttake.reporting.words import with_headline
 from besttake.result import Cell, Result
 from besttake.takes.heartbeat import Heartbeat
 from besttake.takes.manifest import SPEED
@@ -107,8 +107,9 @@ def run_plan(plan: Plan, out: str | Path, invocation: Invocation, player: Player
                 besttake=version(), created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), command=command,
                 digest=run_digest(store.digest(), Scores.open(store.path)), plan=plan.model_dump(mode="json"),
                 versions=versions(), library=None if setup.library is None else setup.library.summary(),
-                worth=plan.worth / 100, cells=[worded(c) for c in cells], policies=[worded(c) for c in policies],
-                relation=relation, cost=count_cost(recorded, invocation.seconds, invocation.encoded, invocation.made),
+                worth=plan.worth / 100, cells=list(map(with_headline, cells)),
+                policies=list(map(with_headline, policies)), relation=relation,
+                cost=count_cost(recorded, invocation.seconds, invocation.encoded, invocation.made),
                 checks=invocation.checks, pools=pools, notes=_all_notes(setup, recorded.policies, invocation.notes),
             )  # fmt: skip
             store.write_bytes("result.json", result.to_json().encode())

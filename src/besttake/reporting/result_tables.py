@@ -1,4 +1,4 @@
-"""The tables of a result, which the report, the Markdown report and notebooks share."""
+"""Make the tables of a result for the page, Markdown, notebooks, the terminal and CSV files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from besttake.arms import BASE
-from besttake.reporting.numbers import count, interval, number, spread
+from besttake.reporting.numbers import count, interval, number, plus_minus
 from besttake.reporting.table import Column, Entry, Head, Table, in_percent, in_points, plain, right
-from besttake.reporting.words import headline, in_short, marks, needs_text, noise_of, overview, retrieval_name
+from besttake.reporting.words import headline, in_short, needs_text, noise_of, option_advice, overview, retrieval_name
 from besttake.reporting.words import tone as tone_of
 
 if TYPE_CHECKING:
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
 
 _TONES = {"act": "better", "open": "warn", "rest": "none"}
 CHECK_LEGEND = (
-    "Errors of one sample at demonstrated states, own demonstration left out, in action standard deviations. Added:"
-    " against cooling at the same noise. Reach: how far the chunk moves the sample, over the policy's own spread."
+    "Error: how far one sample is from what was demonstrated at the same state, in standard deviations of the actions;"
+    " its own demonstration is left out. Added: the change against cooling at the same noise. Reach: how far the"
+    " retrieved chunk moves the sample, over the policy's own spread."
 )
 
 
 def gain_headroom(cell: Cell) -> tuple[Estimate | None, Estimate | None]:
-    """Headroom and the gain of the chosen selector; None where they were not measured."""
+    """Return headroom and the gain of the chosen selector; None if they were not measured."""
     if cell.headroom is None or cell.selectors is None:
         return None, None
     return cell.headroom.headroom, cell.chosen.gain if cell.chosen else None
 
 
 def rates(cell: Cell) -> tuple[Estimate | None, Estimate | None, Estimate | None]:
-    """pass@1, pass@N and headroom of a cell; None where they were not measured."""
+    """Return pass@1, pass@N and headroom of a cell; None if they were not measured."""
     room = cell.headroom
     return (None, None, None) if room is None else (room.pass_1, room.pass_n, room.headroom)
 
 
 def summary(result: Result, shown: Sequence[Cell]) -> Table:
-    """One line for each of the ``shown`` cells: success now and then, what to do, the gain, and the cost."""
+    """Show one line per cell: success with one take and as recommended, what to do, the gain, and the cost."""
     rows = []
     for cell in shown:
         verdict, gain, cost, what = cell.verdict, "", "", "nothing measured"
         if verdict is not None:
-            option, opened = verdict.recommended, verdict.answer == "open"
             if verdict.option != verdict.options[0].name:
                 gain = _whole_points(verdict.gain)
-            cost = "not decided" if opened else count(option.takes, "take")
-            what = in_short(option, noise_of(result, cell.policy))
+            cost = "not decided" if verdict.answer == "open" else count(verdict.recommended.takes, "take")
+            what = in_short(verdict.recommended, noise_of(result, cell.policy))
         name = Entry(cell.policy, "best") if cell.group == "*" else f"  {cell.group}"
         rows.append((name, success(cell), Entry(what, _TONES[tone_of(cell)]), gain, cost))
     return Table("", [""] * 5, rows)
 
 
 def success(cell: Cell) -> str:
-    """``34 % -> 81 %``: the success of one take now, and with what is recommended."""
+    """``34 % -> 81 %``: the success of one take, and of the recommended option."""
     verdict, now = cell.verdict, _whole_percent(rates(cell)[0])
     if verdict is None or verdict.option == verdict.options[0].name:
         return now
@@ -73,23 +73,23 @@ def _whole_points(estimate: Estimate) -> str:
 
 
 def verdicts(result: Result) -> Table:
-    """What each policy needs, with the sentence to read first."""
+    """Show the main numbers of every policy, with its headline."""
     sentences = [f"{cell.policy}: {headline(cell)}" for cell in result.policies]
     return replace(cells(result.policies), heading=overview(result), notes=sentences)
 
 
 def numbers(result: Result) -> Table:
-    """A row per cell and number, with its interval: policies first (their group is ``*``)."""
-    table = [
+    """Show a row per cell and number, with its interval: policies first (their group is ``*``)."""
+    rows = [
         (cell.policy, cell.env, cell.group, cell.starts, cell.seeds, name, one.value, one.low, one.high)
         for cell in (*result.policies, *result.cells)
         for name, one in _numbers(cell)
     ]
-    return Table("Cells", ("policy", "env", "group", "starts", "seeds", "number", "value", "low", "high"), table)
+    return Table("Cells", ("policy", "env", "group", "starts", "seeds", "number", "value", "low", "high"), rows)
 
 
 def _numbers(cell: Cell) -> list[tuple[str, Estimate]]:
-    """The numbers of a cell that others plot or tabulate, by name."""
+    """List the numbers of a cell under the names that the CSV file gives them."""
     numbers: dict[str, Estimate | None] = {}
     if cell.headroom is not None:
         numbers |= {"pass@1": cell.headroom.pass_1, "pass@N": cell.headroom.pass_n, "headroom": cell.headroom.headroom}
@@ -111,9 +111,9 @@ def _numbers(cell: Cell) -> list[tuple[str, Estimate]]:
 
 
 def options(cell: Cell) -> Table:
-    """The options of a verdict: success, gain, whether it is worth it, and which is recommended."""
+    """Show the options of a verdict: success, gain, whether they are worth it, and which is recommended."""
     assert cell.verdict is not None
-    advice, rows = marks(cell.verdict), []
+    advice, rows = option_advice(cell.verdict), []
     for i, one in enumerate(cell.verdict.options):
         success, gain = cell.verdict.shown_as(one)
         name = Entry(one.name, "best" if one.name == cell.verdict.option else "")
@@ -124,57 +124,57 @@ def options(cell: Cell) -> Table:
 
 
 def scorers(cells: list[Cell]) -> Table:
-    """Every scorer on the window that the verdict reads, beside the controls."""
+    """Show every scorer on the window that the verdict reads, beside the controls."""
     rows: list[tuple[object, ...]] = []
     for cell in cells:
         assert cell.selectors is not None
-        shown = {
-            name: windows[cell.window] for name, windows in cell.selectors.scored.items() if cell.window in windows
-        }
-        for name, one in shown.items():
+        for name, windows in cell.selectors.scored.items():
+            if (selector := windows.get(cell.window)) is None:
+                continue
             within = cell.ranking.within.get(name, {}).get(cell.window) if cell.ranking else None
             label = Entry(f"{name} (picks)", "best") if name == cell.scorer else name
-            numbers = in_percent(one.success), in_points(one.gain), plain(one.capture), plain(within)
-            rows.append((cell.policy, label, *numbers))
+            entries = in_percent(selector.success), in_points(selector.gain), plain(selector.capture)
+            rows.append((cell.policy, label, *entries, plain(within)))
         for name in ("random", "shortest", "oracle"):
-            one = getattr(cell.selectors, name)
-            entries = in_percent(one.success), in_points(one.gain), plain(one.capture)
+            control = getattr(cell.selectors, name)
+            entries = in_percent(control.success), in_points(control.gain), plain(control.capture)
             rows.append((cell.policy, Entry(name, "none"), *entries, ""))
     return Table("", ("policy", "scorer", "success", "gain, points", "capture", "AUC within starts"), rows)
 
 
 def arms(cell: Cell) -> Table:
-    """The success of each arm, its difference to base, that of its best take, and below them what decides."""
+    """Show the success of each arm, its gain over base, that of its best take, and the gains over its controls."""
     rows: list[tuple[object, ...]] = [
         (
-            name, in_percent(arm.pass_1), spread(arm.seed_sd), "" if name == BASE else in_points(arm.gain),
-            spread(arm.gain_seed_sd), in_points(arm.selected_gain),
+            name, in_percent(arm.pass_1), plus_minus(arm.seed_sd), "" if name == BASE else in_points(arm.gain),
+            plus_minus(arm.gain_seed_sd), in_points(arm.selected_gain),
         )
         for name, arm in (cell.arms.arms.items() if cell.arms is not None else ())
     ]  # fmt: skip
     if cell.arms is not None:
-        decisive = {"retrieve − cooled": cell.arms.content, "retrieve on best take": cell.arms.combine}
-        controls = {f"{name} − {arm.control}": arm.beyond_control for name, arm in cell.arms.controlled.items()}
-        known = {name: one for name, one in (decisive | controls).items() if one is not None and one.value is not None}
-        rows += [(Entry(name, "best"), "", "", in_points(one), "", "") for name, one in known.items()]
+        gains = {"retrieve − cooled": cell.arms.content, "retrieve on best take": cell.arms.combine}
+        controlled = {f"{name} − {arm.control}": arm.beyond_control for name, arm in cell.arms.controlled.items()}
+        for name, gain in (gains | controlled).items():
+            if gain is not None and gain.value is not None:
+                rows.append((Entry(name, "best"), "", "", in_points(gain), "", ""))
     head = ("arm", "pass@1", "sd over seeds", "minus base", "sd over seeds", "best take minus base")
     return Table("", head, rows)
 
 
 def fit(cells: list[Cell]) -> Table:
-    """The demonstration-fit error of each policy, over the library's own floor."""
+    """Show the demonstration-fit error of each policy, and its ratio to the library's own floor."""
     rows: list[tuple[object, ...]] = []
     for cell in cells:
-        one = cell.dfe
-        if one is None or (one.dfe.value is None and one.reason):
-            rows.append((cell.policy, Entry(one.reason if one else "not measured", "none"), "", "", "", ""))
+        dfe = cell.dfe
+        if dfe is None or (dfe.dfe.value is None and dfe.reason):
+            rows.append((cell.policy, Entry(dfe.reason if dfe else "not measured", "none"), "", "", "", ""))
         else:
-            rows.append((cell.policy, *map(plain, (one.dfe, one.floor, one.ratio, one.correlation, one.spread))))
+            rows.append((cell.policy, *map(plain, (dfe.dfe, dfe.floor, dfe.ratio, dfe.correlation, dfe.spread))))
     return Table("", ("policy", "DFE", "floor", "ratio", "first action r", "spread"), rows)
 
 
 def cells(of: list[Cell]) -> Table:
-    """The main numbers of every cell."""
+    """Show the main numbers of every cell."""
     rows = []
     for cell in of:
         leak = "; the shortest take does as well" if cell.verdict and cell.verdict.leak else ""
@@ -189,7 +189,7 @@ def cells(of: list[Cell]) -> Table:
 
 
 def tasks(of: list[Cell]) -> Table:
-    """The main numbers of every task of every cell."""
+    """Show the main numbers of every task of every cell."""
     rows = [
         (
             cell.policy, line.task, line.starts, line.takes, line.errors, in_percent(line.pass_1),
@@ -202,10 +202,10 @@ def tasks(of: list[Cell]) -> Table:
 
 
 def within_policies(result: Result) -> Table:
-    """The correlation of gain and headroom within each policy, and without it."""
+    """Show the correlation of gain and headroom within each policy, and over all others."""
     relation = result.relation
     names = dict.fromkeys(cell.policy for cell in result.policies)
-    rows = [(name, *(_r(own.get(name)) for own in (relation.within, relation.leave_one_out))) for name in names]
+    rows = [(name, _r(relation.within.get(name)), _r(relation.leave_one_out.get(name))) for name in names]
     return Table("", ("policy", "r within", "r without it"), rows)
 
 
@@ -214,12 +214,11 @@ def _r(estimate: Estimate | None) -> Entry:
 
 
 def check(tried: RetrievalCheck) -> Table:
-    """What was tried at held-out demonstrations: what needs none first, then each configuration of retrieval."""
+    """Show what was tried at held-out demonstrations: first without retrieval, then each configuration of it."""
 
-    def row(label: str, *entries: object, chosen: bool = False) -> tuple[object, ...]:
-        mark = "best" if chosen else ""
-        worded = [entry if isinstance(entry, Entry) else Entry(str(entry), mark) for entry in entries]
-        return (Entry(label, mark), *worded, *[""] * (5 - len(worded)))
+    def row(label: str, *texts: str, chosen: bool = False) -> list[Entry]:
+        padded = (label, *texts, *[""] * (5 - len(texts)))
+        return [Entry(text, "best" if chosen else "") for text in padded]
 
     rows = [row("mean action", _error(tried.mean_action)), row(BASE, _error(tried.base))]
     rows += [
@@ -227,10 +226,10 @@ def check(tried: RetrievalCheck) -> Table:
         for noise, error in tried.cooled.items()
         if noise != 1
     ]
-    for one in tried.tried:
-        entries = _error(one.error), _added(one.added), number(one.reach, 2), _error(one.chunk)
-        helps = "helps" if one.helps else ""
-        rows.append(row(retrieval_name(one.config), *entries, helps, chosen=one.config == tried.chosen))
+    for trial in tried.tried:
+        texts = _error(trial.error), _added(trial.added), number(trial.reach, 2), _error(trial.chunk)
+        helps = "helps" if trial.helps else ""
+        rows.append(row(retrieval_name(trial.config), *texts, helps, chosen=trial.config == tried.chosen))
     for name, group in tried.groups.items():
         prior = f"prior {group.prior:g}" if group.prior else "no prior"
         rows.append(row(f"in {name}: {prior}", "", _added(group.added)))
@@ -249,10 +248,10 @@ def _added(estimate: Estimate) -> str:
 
 
 def changes(compared: Sequence[Change], first: str, second: str) -> Table:
-    """Every number that both of two runs have, and how it changed, in points."""
+    """Show every number that two runs have in common, and how it changed, in points."""
     rows = [
         (
-            change_names(one), one.group, f"{one.arm} {one.number}", _whole_percent(one.before),
+            " → ".join(dict.fromkeys(one.policies)), one.group, f"{one.arm} {one.number}", _whole_percent(one.before),
             _whole_percent(one.after), in_points(one.change),
             Entry(one.shown or "open", "none" if one.same else one.shown or "none"), one.starts,
         )
@@ -260,8 +259,3 @@ def changes(compared: Sequence[Change], first: str, second: str) -> Table:
     ]  # fmt: skip
     head: Head = ["policy", "tasks", "of", *right(first, second, "change"), "shown", *right("starts", extra=True)]
     return Table("", head, rows)
-
-
-def change_names(change: Change) -> str:
-    """The policy, or both of them where they differ."""
-    return " → ".join(dict.fromkeys(change.policies))
