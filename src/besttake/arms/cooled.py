@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from besttake.arms.base import Acting, ArmSpec, Request, Sample, Tools
+from besttake.arms.base import Acting, ArmSpec, Sample, TakeState, Tools
 from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.types import Warm
@@ -18,7 +18,7 @@ class Base:
 
     spec = ArmSpec("base", control=None)
 
-    def act(self, take: Request, tools: Tools) -> Acting:
+    def act(self, take: TakeState, tools: Tools) -> Acting:
         """``a_init = eps``."""
         return (yield Sample(take.observation, take.draw))
 
@@ -36,7 +36,7 @@ class Cooled:
             return ArmSpec("cooled", needs=("cooling",), settings=("noise",))
         return ArmSpec("cooled", needs=("cooling",), fingerprint=f"noise {self.noise:.12g}")
 
-    def act(self, take: Request, tools: Tools) -> Acting:
+    def act(self, take: TakeState, tools: Tools) -> Acting:
         """``a_init = noise * eps``."""
         noise = tools.config.noise if self.noise is None else self.noise
         return (yield Sample(take.observation, take.draw, Warm(noise)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from besttake.arms.base import Acting, ArmSpec, Embed, Request, Sample, Tools
+from besttake.arms.base import Acting, ArmSpec, Embed, Sample, TakeState, Tools
 from besttake.core.retrieve import alike, closeness
 
 _SHOWN = 10
@@ -15,7 +15,7 @@ class Rerank:
 
     spec = ArmSpec("rerank", needs=("candidates",), library=True, score_camera=True, settings=("candidates",))
 
-    def act(self, take: Request, tools: Tools) -> Acting:
+    def act(self, take: TakeState, tools: Tools) -> Acting:
         """Sample all candidates, and execute the one closest to what was demonstrated at the most similar frames."""
         samples = [Sample(take.observation, take.draw.candidate(c)) for c in range(tools.candidates)]
         *chunks, embedding = yield [*samples, Embed(tools.picture(take))]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from besttake import options
-from besttake.arms.base import Acting, ArmSpec, Embed, Perceive, Recall, Request, Sample, Tools
+from besttake.arms.base import Acting, ArmSpec, Embed, Perceive, Recall, Sample, TakeState, Tools
 from besttake.arms.cooled import cooled_at
 from besttake.core.events import current
 from besttake.core.retrieve import RetrievalConfig
@@ -48,7 +48,7 @@ class Retrieve:
             fingerprint=f"2 {dict(sorted(self.changes.items()))}" if self.changes else "2",
         )  # fmt: skip
 
-    def act(self, take: Request, tools: Tools) -> Acting:
+    def act(self, take: TakeState, tools: Tools) -> Acting:
         """``a_init = prior * (the retrieved chunk) + noise * eps``; without a prior nothing is searched for."""
         config = tools.config.changed(self.changes)
         if not (prior := config.prior_of(take.task)):
@@ -68,7 +68,7 @@ class Retrieve:
         return (yield Sample(take.observation, take.draw, Warm(config.noise, prior, match.chunk)))
 
 
-def _at_onset(take: Request, query: _Query, onset: int) -> _Query:
+def _at_onset(take: TakeState, query: _Query, onset: int) -> _Query:
     """The first replan at or after the onset of the take's current event."""
     take.memory.append(query)
     past: list[_Query] = take.memory
@@ -112,7 +112,7 @@ class Shuffled:
             settings=("retrieval",), fingerprint=f"{dict(sorted(self.changes.items()))}" if self.changes else "",
         )  # fmt: skip
 
-    def act(self, take: Request, tools: Tools) -> Acting:
+    def act(self, take: TakeState, tools: Tools) -> Acting:
         """As `retrieve`, with a random event's chunk."""
         config = tools.config.changed(self.changes)
         chunk = tools.retriever(take, config).random(take.draw.generator("shuffle")).chunk

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
-from besttake.arms.base import Acting, Arm, Embed, Perceive, Recall, Request, Sample, Tools, Want
+from besttake.arms.base import Acting, Arm, Embed, Perceive, Recall, Request, Sample, TakeState, Tools
 from besttake.core.retrieve import Match, RetrievalConfig
 from besttake.demos.library import Library
 from besttake.encoders.base import Encoder, embeddings_of
@@ -22,11 +22,9 @@ from besttake.policies.base import Perception, Policy, checked_actions
 from besttake.policies.look_cache import LookCache, sampled_chunks
 from besttake.types import F32, Array, EnvSpec, WorldSpec
 
-Answer = Any  # an array, or the exception that came instead of it
-
 
 @dataclass(frozen=True)
-class PolicyActor:
+class PolicyFactory:
     """A policy with its arms, to be made anew where takes are played: a small one in every worker, a large one in
     every replica. ``fingerprint``: that of the policy that the run is bound to."""
 
@@ -95,12 +93,12 @@ class ArmSampler:
         """How many takes to sample at once; 0: any number."""
         return self.policy.spec.width
 
-    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+    def sample(self, requests: Sequence[TakeState]) -> list[F32 | Exception]:
         """The actions to execute next, (replan, action_dim), of each take, or why there are none."""
         replan = self.policy.spec.replan
         return [chunk if isinstance(chunk, Exception) else chunk[:replan] for chunk in self.chunks(requests)]
 
-    def chunks(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+    def chunks(self, requests: Sequence[TakeState]) -> list[F32 | Exception]:
         """The next chunk (horizon, action_dim) of each take, or why there is none."""
         shape = (self.tools.policy.horizon, self.tools.policy.action_dim)
         chunks: dict[int, F32 | Exception] = {}
@@ -110,8 +108,8 @@ class ArmSampler:
                 acting[row] = self._arm(request.arm).act(request, self.tools)
             except BaseException as error:
                 chunks[row] = failure(error)
-        answers: dict[int, Answer] = dict.fromkeys(acting)
-        wants: dict[int, Want | list[Want]] = {}
+        answers: dict[int, Any] = dict.fromkeys(acting)
+        wants: dict[int, Request | list[Request]] = {}
         while answers:
             with self._acting:
                 for row, answer in answers.items():
@@ -135,11 +133,11 @@ class ArmSampler:
             self.arms[uri] = registry.arm(uri)
         return self.arms[uri]
 
-    def _answer(self, wants: Mapping[int, Want | list[Want]]) -> dict[int, Answer]:
+    def _answer(self, wants: Mapping[int, Request | list[Request]]) -> dict[int, Any]:
         """The answer to each take's want, or wants."""
-        lists = {row: [want] if isinstance(want, Want) else want for row, want in wants.items()}
+        lists = {row: [want] if isinstance(want, Request) else want for row, want in wants.items()}
         places = [(row, index) for row, own in lists.items() for index in range(len(own))]
-        answers: dict[tuple[int, int], Answer] = {}
+        answers: dict[tuple[int, int], Any] = {}
         calls: dict[type, Callable[[Any], Any]] = {
             Sample: self._sample, Perceive: self._perceive, Embed: self._embed, Recall: self._recall
         }  # fmt: skip
@@ -147,11 +145,11 @@ class ArmSampler:
             own = [place for place in places if isinstance(lists[place[0]][place[1]], kind)]
             if own:
                 answers.update(zip(own, _called(call, [lists[row][index] for row, index in own]), strict=True))
-        given: dict[int, Answer] = {}
+        given: dict[int, Any] = {}
         for row, want in wants.items():
             own = [answers[row, index] for index in range(len(lists[row]))]
             given[row] = next(
-                (one for one in own if isinstance(one, Exception)), own[0] if isinstance(want, Want) else own
+                (one for one in own if isinstance(one, Exception)), own[0] if isinstance(want, Request) else own
             )
         return given
 
@@ -193,20 +191,20 @@ class ArmSampler:
         return [matches[row] for row in range(len(wants))]
 
 
-def _checked_want(wanted: Any) -> Want | list[Want]:
+def _checked_want(wanted: Any) -> Request | list[Request]:
     """Check that an arm yielded a request or a list of requests; TypeError otherwise."""
-    if isinstance(wanted, Want):
+    if isinstance(wanted, Request):
         return wanted
     wants = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
     for want in wants:
-        if not isinstance(want, Want):
+        if not isinstance(want, Request):
             raise TypeError(
                 f"an arm yields a Sample, an Embed, a Perceive, a Recall or a list of these, not {want!r:.60}"
             )
     return wants
 
 
-def _called(call: Callable[[Any], Any], wants: Sequence[Any]) -> list[Answer]:
+def _called(call: Callable[[Any], Any], wants: Sequence[Any]) -> list[Any]:
     """Answer all requests in one call; if it raises, try each alone, so that one bad request cannot fail others."""
     try:
         answers = list(call(wants))

@@ -116,7 +116,7 @@ def hub_failure(name: str, error: Exception) -> ComponentError:
     return ComponentError(f"cannot load {name}: {reason[:200]}; give a local directory, or check network and name")
 
 
-def random_weights(name: str, missing: Sequence[str]) -> ComponentError:
+def missing_weights_error(name: str, missing: Sequence[str]) -> ComponentError:
     """The error for a checkpoint that lacks weights, which would stay random."""
     return ComponentError(f"{name} lacks {len(missing)} weights, e.g. {min(missing)}: they would be random")
 
@@ -165,5 +165,5 @@ def _load(kind: Any, name: str, revision: str | None, model_types: tuple[str, ..
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise hub_failure(name, error) from None
     if info["missing_keys"]:
-        raise random_weights(name, info["missing_keys"])
+        raise missing_weights_error(name, info["missing_keys"])
     return model.float()

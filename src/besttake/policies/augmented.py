@@ -16,7 +16,7 @@ import numpy as np
 
 from besttake import registry
 from besttake.arms import BASE, COOLED, RETRIEVE
-from besttake.arms.base import Request, unmet
+from besttake.arms.base import TakeState, unmet
 from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, check_retrieval
@@ -82,14 +82,14 @@ class Augmented:
         rows = zip(observations, draws, histories, strict=True)
         return self._arms.chunks([self._request(*row) for row in rows])
 
-    def _request(self, seen: Observation, draw: Draw, history: EpisodeHistory) -> Request:
+    def _request(self, seen: Observation, draw: Draw, history: EpisodeHistory) -> TakeState:
         library = self._library
         if library is not None and len(seen.state) != library.head.state_dim:
             raise ComponentError(
                 f"{library.path} is searched by {library.head.state_dim} state numbers, not {len(seen.state)}"
             )
         task = self._task(history.task, seen.instruction)
-        return Request(
+        return TakeState(
             task,
             history.arm or self._arm,
             draw,

@@ -32,7 +32,7 @@ from besttake.policies.lerobot_families import (
     turned_gripper,
     unfed,
 )
-from besttake.policies.look_cache import Look, LookCache
+from besttake.policies.look_cache import LookCache, Precomputed
 from besttake.policies.remote import blank
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Observation, PolicyKind, PolicySpec, Warm, Warms
@@ -49,7 +49,7 @@ so that no run goes on with takes of a policy that sees otherwise."""
 _SERVE_IT = "serve it yourself and name it vla-eval:ws://host:port"
 
 T = TypeVar("T")
-Row = tuple[Look, Draw, Warm | None]
+Row = tuple[Precomputed, Draw, Warm | None]
 
 
 def make(
@@ -144,14 +144,16 @@ class LerobotPolicy:
         """One chunk per row, float32 (B, horizon, action_dim); rows of one observation share its look."""
         return LookCache(self).sample(observations, draws, warm)
 
-    def look(self, observations: Sequence[Observation]) -> list[Look]:
+    def look(self, observations: Sequence[Observation]) -> list[Precomputed]:
         """One look at each observation: what the family computes of it alone, where it can tell that apart."""
         if not self._family.looks:
-            return [Look(seen) for seen in observations]
+            return [Precomputed(seen) for seen in observations]
         kept = [row for group in self._groups(observations) for row in self._look(group)]
-        return [Look(seen, row, self._family.size_of(row)) for seen, row in zip(observations, kept, strict=False)]
+        return [
+            Precomputed(seen, row, self._family.size_of(row)) for seen, row in zip(observations, kept, strict=False)
+        ]
 
-    def sample_from(self, looks: Sequence[Look], draws: Sequence[Draw], warm: Warms = None) -> F32:
+    def sample_from(self, looks: Sequence[Precomputed], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim)."""
         starts = warm or [None] * len(looks)
         self._check_warm(starts)

@@ -25,7 +25,7 @@ MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Look:
+class Precomputed:
     """What a policy keeps of an observation. ``kept`` is its own business, and takes ``nbytes`` of memory."""
 
     observation: Observation
@@ -37,11 +37,11 @@ class Look:
 class Looking(Protocol):
     """A policy whose ``sample`` is ``sample_from(look(observations), draws, warm)``, to the bit."""
 
-    def look(self, observations: Sequence[Observation]) -> list[Look]:
+    def look(self, observations: Sequence[Observation]) -> list[Precomputed]:
         """One look at each observation, which depends on nothing else."""
         ...
 
-    def sample_from(self, looks: Sequence[Look], draws: Sequence[Draw], warm: Warms = None) -> F32:
+    def sample_from(self, looks: Sequence[Precomputed], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim), as ``sample`` gives it."""
         ...
 
@@ -51,7 +51,7 @@ class LookCache:
 
     def __init__(self, policy: Policy, most: int = MOST_BYTES) -> None:
         self._policy, self._most = policy, most
-        self._kept: OrderedDict[bytes, Look] = OrderedDict()
+        self._kept: OrderedDict[bytes, Precomputed] = OrderedDict()
 
     def sample(
         self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from besttake.arms.sampler import PolicyActor
+from besttake.arms.sampler import PolicyFactory
 from besttake.demos.library import Library
 from besttake.errors import ComponentError, RolloutError, failure, need, one_line
 from besttake.registry import Uri
@@ -50,7 +50,7 @@ class Assignment:
     ``library`` is the fingerprint that the demonstrations must have, where any are read.
     """
 
-    factory: PolicyActor
+    factory: PolicyFactory
     env: EnvSpec
     draw: Callable[[TakeKey], Draw]
     slots: int
@@ -81,7 +81,7 @@ class Replica:
         self._pool = WorkerPool(workers, patience)
         self._one_at_a_time = asyncio.Lock()
         self._assignment: Assignment | None = None
-        self._loaded: tuple[PolicyActor, Any] | None = None
+        self._loaded: tuple[PolicyFactory, Any] | None = None
         self._sampler: Any = None
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
