@@ -34,7 +34,7 @@ class ArmSpec:
         needs: What the policy must support: ``"cooling"`` (a `Warm` without a chunk), ``"warm start"`` (one with a
             chunk) or ``"candidates"`` (samples that differ from draw to draw).
         library: Whether it reads demonstrations.
-        score_camera: Whether it looks through the score camera at each replan.
+        score_camera: Whether it needs the picture of the score camera at each replan.
         history: Whether it reads earlier states and actions of the take, or uses its ``memory``.
         control: URI of the arm that it is compared with if both are run; None for no arm.
         settings: Settings of the plan that its chunks depend on.
@@ -53,7 +53,7 @@ class ArmSpec:
 
 @dataclass
 class TakeState:
-    """A take that needs actions, as its arm sees it.
+    """A take in progress, as its arm sees it.
 
     Attributes:
         task: Name of the task.
@@ -96,8 +96,7 @@ class Embed:
 class Perceive:
     """A request for the state (state_dim,) as the policy sees it at this chunk.
 
-    This is the state of the observation, unless the policy has a perception error of its own
-    (`besttake.policies.base.Perception`).
+    This is the observed state, unless the policy has a perception error (`besttake.policies.base.Perception`).
     """
 
     observation: Observation
@@ -196,7 +195,7 @@ class Tools:
         return take.observation.images[self.world.score_camera]
 
     def motion(self, take: TakeState) -> tuple[F32 | None, F32 | None]:
-        """End-effector positions (step + 1, .) and gripper commands (step,) so far, where their place is known."""
+        """End-effector positions (step + 1, n) and gripper commands (step,) so far; None if unknown."""
         eef, gripper = self.world.eef_dims, self.world.gripper_dim
         positions = None if eef is None else np.stack(take.states)[:, list(eef)]
         commands = None if gripper is None else np.array([action[gripper] for action in take.actions], np.float32)

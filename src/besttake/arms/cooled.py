@@ -31,7 +31,7 @@ class Cooled:
 
     @property
     def spec(self) -> ArmSpec:
-        """The spec; the arm depends on the plan's noise unless it has its own."""
+        """The spec; it depends on the plan's noise unless the arm has its own."""
         if self.noise is None:
             return ArmSpec("cooled", needs=("cooling",), settings=("noise",))
         return ArmSpec("cooled", needs=("cooling",), fingerprint=f"noise {self.noise:.12g}")
@@ -43,12 +43,12 @@ class Cooled:
 
 
 def cooled_at(noise: float | None) -> str:
-    """URI of the arm ``cooled`` with exactly this noise; None is the plan's."""
+    """URI of the arm ``cooled`` with this noise; None means the plan's."""
     return "cooled" if noise is None else f"cooled?noise={noise:.12g}"
 
 
 def make(_: str = "", noise: float | str | None = None) -> Cooled:
-    """``cooled``, or with a noise of its own, ``cooled?noise=0.5``."""
+    """Make ``cooled``, or ``cooled?noise=0.5`` with a noise of its own."""
     if noise is None:
         return Cooled()
     value = Reader("cooled").number("noise", noise, least=0)

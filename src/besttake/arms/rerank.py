@@ -7,7 +7,7 @@ import numpy as np
 from besttake.arms.base import Acting, ArmSpec, Embed, Sample, TakeState, Tools
 from besttake.core.retrieve import alike, closeness
 
-_SHOWN = 10
+_NEIGHBOURS = 10
 
 
 class Rerank:
@@ -20,7 +20,7 @@ class Rerank:
         samples = [Sample(take.observation, take.draw.candidate(c)) for c in range(tools.candidates)]
         *chunks, embedding = yield [*samples, Embed(tools.picture(take))]
         view, library, horizon = tools.view(take), tools.demonstrations, tools.policy.horizon
-        near = alike(embedding, view.embeddings, _SHOWN)
+        near = alike(embedding, view.embeddings, _NEIGHBOURS)
         shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in near])
         scores = closeness(np.stack(chunks), shown, view.action_spread).astype(np.float32)
         return chunks[int(np.argmax(scores))]
