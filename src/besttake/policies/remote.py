@@ -296,7 +296,8 @@ class Connection:
         # No pings: a server that compiles its model can be silent for longer than they allow.
         limits = {"open_timeout": self.timeout, "close_timeout": 1, "max_size": MOST_BYTES, "ping_interval": None}
         try:
-            self._socket = connect(self.url, compression=None, additional_headers=headers, proxy=None, **limits)
+            entered = connect(self.url, compression=None, additional_headers=headers, proxy=None, **limits)
+            self._socket = entered.__enter__()  # newer versions warn about any other use
         except InvalidURI as error:
             raise ComponentError(f"{self.url!r} is not a websocket address: {error}") from None
         except InvalidStatus as error:
