@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -231,7 +232,9 @@ class Plan(BaseModel):
         description="Number of demonstrated states on which the demonstration-fit error is measured; 0 skips it.",
     )
     probe_samples: int = Field(3, ge=1, description="Policy samples per probed state.")
-    worth: float = Field(3.0, description="Smallest effect worth acting on, in percentage points.")
+    worth: Annotated[float, AfterValidator(points)] = Field(
+        3.0, description="Smallest effect worth acting on, in percentage points."
+    )
     gripper_dim: int | None = Field(None, description="Index of the gripper in the action, if the data does not say.")
     gripper_threshold: float | None = Field(
         None,
@@ -284,7 +287,7 @@ class Plan(BaseModel):
     def _one_line(cls, values: Any, handler: Callable[[Any], Plan]) -> Plan:
         """Raise a PlanError that names the first wrong key."""
         try:
-            return handler(_with_most_starts(_with_short_keys(values)))
+            return handler(_completed(values))
         except ValidationError as error:
             problems = error.errors()
             absent = [problem for problem in problems if problem["type"] == "missing"]
@@ -305,11 +308,6 @@ class Plan(BaseModel):
     def _starts(cls, value: Any) -> str:
         parse_starts(value)
         return str(value).strip()
-
-    @field_validator("worth")
-    @classmethod
-    def _worth(cls, value: float) -> float:
-        return points(value)
 
     @field_validator("budget")
     @classmethod
@@ -376,23 +374,23 @@ class Plan(BaseModel):
         return tuple(task for task in env.tasks if not self.task or task.name in self.task)
 
 
-def _with_short_keys(values: Any) -> Any:
-    """Move ``noise``, ``prior`` and ``rule`` into ``retrieval``; like the flags, they may be given directly."""
+def _completed(values: Any) -> Any:
+    """Move ``noise``, ``prior`` and ``rule`` into ``retrieval``, and let a run until decided have up to 500 starts.
+
+    500 is the number of starts that the test of such a run is designed for.
+    """
+    if not isinstance(values, Mapping):
+        return values
+    if values.get("until") is not None and values.get("starts") is None:
+        values = {**values, "starts": "500"}
     short = ("noise", "prior", "rule")
-    if not isinstance(values, Mapping) or not any(name in values for name in (*short, "retrieval")):
+    if not any(name in values for name in (*short, "retrieval")):
         return values
     rest = {name: value for name, value in values.items() if name not in short}
     named = {name: values[name] for name in short if values.get(name) is not None}
     retrieval = rest.get("retrieval") or {}
     settings = retrieval.given() if isinstance(retrieval, Retrieval) else retrieval
     return {**rest, "retrieval": {**settings, **named}} if isinstance(settings, Mapping) else values
-
-
-def _with_most_starts(values: Any) -> Any:
-    """Let a run until decided use as many starts as its test is designed for, unless the plan says otherwise."""
-    if isinstance(values, Mapping) and values.get("until") is not None and values.get("starts") is None:
-        return {**values, "starts": "500"}
-    return values
 
 
 def as_plan(plan: Plan | str | Path | None, keys: Mapping[str, Any] | None = None) -> Plan:

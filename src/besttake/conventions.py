@@ -204,49 +204,47 @@ _OTHER = "this policy was not made for this env"
 
 def check_compatible(policy: PolicySpec, env: EnvSpec) -> None:
     """ComponentError if cameras, sizes or conventions of ``policy`` and ``env`` are known to differ."""
+    trained, world = policy.convention, env_convention(env)
     if missing := ", ".join(camera for camera in policy.cameras if camera not in env.cameras):
+        problem = f"needs camera {missing}, but {env.name} has {', '.join(env.cameras)}"
         hint = "map the names with ?map=… in the policy's URI (besttake doctor shows what it reads)"
-        has = ", ".join(env.cameras)
-        raise ComponentError(f"{policy.name} needs camera {missing}, but {env.name} has {has}; {hint}")
-    if policy.action_dim != env.action_dim:
-        problem = f"gives actions of {policy.action_dim} numbers, but {env.name} takes {env.action_dim}"
-        raise ComponentError(f"{policy.name} {problem}; {_OTHER}")
-    mine, its = policy.convention, env_convention(env)
-    states_differ = mine.state and its.state and mine.state != its.state
-    problem = f"reads a state of {mine.state}, but {env.name} gives {its.state}"
-    other_state = f"{policy.name} {problem}; {_state_hint(mine.state, its.state) or _OTHER}"
-    if policy.state_dim is not None and policy.state_dim != env.state_dim:
+    elif policy.action_dim != env.action_dim:
+        problem, hint = f"gives actions of {policy.action_dim} numbers, but {env.name} takes {env.action_dim}", _OTHER
+    elif trained.state and world.state and trained.state != world.state:
+        problem = f"reads a state of {trained.state}, but {env.name} gives {world.state}"
+        hint = _state_hint(trained.state, world.state) or _OTHER
+    elif policy.state_dim is not None and policy.state_dim != env.state_dim:
         problem = f"reads a state of {policy.state_dim} numbers, but {env.name} gives {env.state_dim}"
-        unlike = f"{policy.name} {problem}; choose the convention that the policy was trained with"
-        raise ComponentError(other_state if states_differ else unlike)
-    if mine.gripper is not None and its.gripper is not None and mine.gripper.differs(its.gripper):
-        turn = next((name for name, target in COMMANDS.items() if not target.differs(its.gripper)), "")
-        can_turn = mine.gripper.low == 0 and turn and policy.turns_gripper
+        hint = "choose the convention that the policy was trained with"
+    elif trained.gripper is not None and world.gripper is not None and trained.gripper.differs(world.gripper):
+        turn = next((name for name, target in COMMANDS.items() if not target.differs(world.gripper)), "")
+        can_turn = trained.gripper.low == 0 and turn and policy.turns_gripper
+        problem = f"commands the gripper by {trained.gripper}, but {env.name} takes {world.gripper}"
         hint = f"add ?gripper={turn} to the policy's URI" if can_turn else _OTHER
-        problem = f"commands the gripper by {mine.gripper}, but {env.name} takes {its.gripper}"
-        raise ComponentError(f"{policy.name} {problem}; {hint}")
-    if states_differ:
-        raise ComponentError(other_state)
-    if mine.action and its.action and mine.action != its.action:
-        hint = "add ?control=absolute to the env's URI" if (mine.action, its.action) == (POSE, CONTROLLER) else _OTHER
-        raise ComponentError(f"{policy.name} gives {mine.action}, but {env.name} takes {its.action}; {hint}")
+    elif trained.action and world.action and trained.action != world.action:
+        absolute = (trained.action, world.action) == (POSE, CONTROLLER)
+        problem = f"gives {trained.action}, but {env.name} takes {world.action}"
+        hint = "add ?control=absolute to the env's URI" if absolute else _OTHER
+    else:
+        return
+    raise ComponentError(f"{policy.name} {problem}; {hint}")
 
 
 def check_library(library: Library, env: EnvSpec) -> None:
     """LibraryError if states or actions of ``library`` are known to mean something else than those of ``env``."""
-    own, its = library_convention(library), env_convention(env)
-    if own.state and its.state and own.state != its.state:
-        hint = _state_hint(own.state, its.state) or "use its own robot's"
-        raise LibraryError(f"{library.path} has states of {own.state}, but {env.name} gives {its.state}; {hint}")
+    data, world = library_convention(library), env_convention(env)
+    if data.state and world.state and data.state != world.state:
+        hint = _state_hint(data.state, world.state) or "use demonstrations of the same robot"
+        raise LibraryError(f"{library.path} has states of {data.state}, but {env.name} gives {world.state}; {hint}")
     check_actions(library, env)
 
 
 def check_actions(library: Library, env: EnvSpec) -> None:
     """LibraryError if actions of ``library`` are known to mean something else than those of ``env``."""
-    own, its = library_convention(library), env_convention(env)
-    if own.action and its.action and own.action != its.action:
-        what = f"{library.path} has {own.action}, but {env.name} takes {its.action}"
-        raise LibraryError(f"{what}; use its own robot's demonstrations")
+    data, world = library_convention(library), env_convention(env)
+    if data.action and world.action and data.action != world.action:
+        problem = f"{library.path} has {data.action}, but {env.name} takes {world.action}"
+        raise LibraryError(f"{problem}; use demonstrations of the same robot")
 
 
 def env_convention(env: EnvSpec) -> Convention:
@@ -275,7 +273,7 @@ def ranges_of(rows: Array | None) -> Ranges:
     return list(zip(np.min(rows, axis=0).tolist(), np.max(rows, axis=0).tolist(), strict=True))
 
 
-def _state_hint(mine: str, its: str) -> str:
-    if (mine, its) == (EE6D_STATE, LIBERO_STATE):
+def _state_hint(wanted: str, state: str) -> str:
+    if (wanted, state) == (EE6D_STATE, LIBERO_STATE):
         return "add ?state=ee6d&control=absolute to the env's URI"
-    return "add ?state=bridge to the env's URI" if (mine, its) == (BRIDGE_STATE, POSE_STATE) else ""
+    return "add ?state=bridge to the env's URI" if (wanted, state) == (BRIDGE_STATE, POSE_STATE) else ""

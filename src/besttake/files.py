@@ -110,10 +110,10 @@ def read_sealed_json(source: Path | bytes, most: int = _LARGEST) -> dict[str, An
 def check_run(path: Path, run: str) -> None:
     """RunError if a file belongs to another ``run`` than the ``run.json`` beside it (if there is one)."""
     try:
-        own = read_sealed_json(path.parent / "run.json").get("run")
+        expected = read_sealed_json(path.parent / "run.json").get("run")
     except (OSError, ValueError):  # a run of outcomes alone; if damaged, whoever reads it reports that
         return
-    if own != run:
+    if expected != run:
         raise RunError(f"{path} belongs to another run than the run.json beside it; put back the one that was here")
 
 

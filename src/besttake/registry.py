@@ -179,10 +179,10 @@ def check_trusted(file: Path, code: str) -> None:
     place = file.resolve()
     if code not in _TRUSTED and not {place, place.parent} & _TRUSTED:
         run = (file.parent / "run.json").is_file()
-        what, who = (file.parent, "made this run") if run else (file, "wrote the file")
+        place, author = (file.parent, "made this run") if run else (file, "wrote the file")
         raise ComponentError(
             f"{file} names code to run ({code[:200]}), and a file may not: name it yourself on the command line or in"
-            f" Python, or, if you trust whoever {who}, add `trust` {what}"
+            f" Python, or, if you trust whoever {author}, add `trust` {place}"
         )
 
 
@@ -233,8 +233,8 @@ def env(uri: str | FromFile, *, trust_remote_code: bool = False, **options: Any)
     Envs from the hub are also allowed in a trusted file, and to the program once it was allowed that env.
     """
     allowed = uri in _TRUSTED or isinstance(uri, FromFile)  # other files are refused below
-    given = trust_remote_code or (allowed and Uri.parse(uri).scheme == "hub")
-    return cast("Env", make("envs", uri, **_consent("envs", uri, given), **options))
+    consent = trust_remote_code or (allowed and Uri.parse(uri).scheme == "hub")
+    return cast("Env", make("envs", uri, **_consent("envs", uri, consent), **options))
 
 
 def _consent(group: str, uri: str | FromFile, given: bool) -> dict[str, bool]:
@@ -248,11 +248,11 @@ def _consent(group: str, uri: str | FromFile, given: bool) -> dict[str, bool]:
 def opened_env(uri: str | FromFile, *, trust_remote_code: bool = False) -> Iterator[Env]:
     """Make the environment that ``uri`` names, and close it at the end; its errors become one line."""
     with blaming(uri.text if isinstance(uri, FromFile) else uri):
-        made = env(uri, trust_remote_code=trust_remote_code)
+        opened = env(uri, trust_remote_code=trust_remote_code)
         try:
-            yield made
+            yield opened
         finally:
-            made.close()
+            opened.close()
 
 
 def encoder(uri: str | FromFile, **options: Any) -> Encoder:
@@ -333,17 +333,17 @@ def _add_fingerprint(uri: Uri, component: Any) -> None:
     This is done for a policy or env without a fingerprint, and for any Gymnasium env that is not installed.
     """
     spec, module = getattr(component, "spec", None), type(component).__module__
-    known = getattr(spec, "fingerprint", None)
+    fingerprint = getattr(spec, "fingerprint", None)
     if uri.scheme == "gym":
         module, colon, _ = uri.rest.partition(":")
         if not colon or _installed(module.partition(".")[0]):  # an installed package has a version
             return
-    elif known != "":
+    elif fingerprint != "":
         return
     code = "" if module.partition(".")[0] == __package__ else hash_of_code(module)
     if is_dataclass(spec) and code:
         with suppress(AttributeError):  # a spec that is a property is left alone
-            component.spec = replace(cast(Any, spec), fingerprint=f"{known}{code}")
+            component.spec = replace(cast(Any, spec), fingerprint=f"{fingerprint}{code}")
 
 
 def hash_of_code(module: str) -> str:
@@ -423,7 +423,6 @@ def _see_user_modules() -> None:
 
 def _load(place: str, text: str) -> Callable[..., Any]:
     module, _, name = place.partition(":")
-    what = f"{name or 'a factory'} from {module or 'nowhere'}"
     try:
         loaded = importlib.import_module(module)
     except BaseException as error:  # the user's own module can fail in any way
@@ -432,6 +431,7 @@ def _load(place: str, text: str) -> Callable[..., Any]:
             hint = f"did you mean python:{near[0]}:{name}?" if near else "name a module of your own or an installed one"
             absent = f"{text}: there is no {module}.py in {Path.cwd()}, and no such package"
             raise ComponentError(f"{absent}; {hint}") from error
+        what = f"{name or 'a factory'} from {module or 'nowhere'}"
         raise ComponentError(f"{text}: cannot import {what} ({one_line(failure(error))})") from error
     if not name:
         raise ComponentError(f"{text}: say what in {module} makes it, python:{module}:NAME; it has {_public(loaded)}")

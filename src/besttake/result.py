@@ -95,8 +95,8 @@ class ArmResult(_Model):
     """One way of running the policy, compared with ``base``.
 
     ``gain`` is the success minus that of base, paired by start; ``beyond_control`` is the same against ``control``, the
-    arm that this arm's spec names. ``selected`` is picking a take of this arm. ``picked[window]`` is the success of
-    picking from 1, 2, … all seeds with the chosen scorer.
+    arm that this arm's spec names. ``selected`` is the result of picking a take of this arm. ``picked[window]`` is the
+    success of picking from 1, 2, … all seeds with the chosen scorer.
 
     ``seed_mean`` and ``seed_sd`` are the mean and standard deviation, over seeds, of the success over all starts.
     ``gain_seed_mean`` and ``gain_seed_sd`` are the same for the gain over base (the paper's mean +/- std); these two
@@ -127,7 +127,7 @@ class Arms(_Model):
 
     @property
     def controlled(self) -> dict[str, ArmResult]:
-        """The arms with a control other than base, without retrieve against cooled, which is ``content``."""
+        """The arms with a control other than base, except retrieve against cooled, which ``content`` has."""
         return {
             name: arm
             for name, arm in self.arms.items()
@@ -157,7 +157,8 @@ class Option(_Model):
 class Answer(_Model):
     """The answer to one of the paper's questions, "yes", "no", "open" or "not measured", with the gain in question.
 
-    ``further`` forecasts how many more starts would settle an open answer. ``reason`` says why an answer is special.
+    ``further`` forecasts how many more starts would settle an open answer. ``reason`` is a code if the answer did not
+    come from a test.
     """
 
     answer: str

@@ -76,9 +76,7 @@ def distance(library: Library, asked: TakeState, chunk: F32) -> float:
     return min(gaps)
 
 
-def test_the_candidate_nearest_to_what_was_demonstrated_is_executed(
-    library: Library, requests: list[TakeState]
-) -> None:
+def test_the_candidate_nearest_to_the_demonstrated_one_is_executed(library: Library, requests: list[TakeState]) -> None:
     policy = registry.policy("testbed:half")
     chosen = []
     for asked, actions in zip(requests, sampler(policy, library).sample(requests), strict=True):

@@ -20,7 +20,7 @@ class Rerank:
         samples = [Sample(take.observation, take.draw.candidate(c)) for c in range(tools.candidates)]
         *chunks, embedding = yield [*samples, Embed(tools.picture(take))]
         view, library, horizon = tools.view(take), tools.demonstrations, tools.policy.horizon
-        near = alike(embedding, view.embeddings, _NEIGHBOURS)
-        shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in near])
+        frames = alike(embedding, view.embeddings, _NEIGHBOURS)
+        shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in frames])
         scores = closeness(np.stack(chunks), shown, view.action_spread).astype(np.float32)
         return chunks[int(np.argmax(scores))]

@@ -122,9 +122,9 @@ def _principal(flat: F64, width: int) -> F64:
     block = rng.standard_normal((flat.shape[1], min(width + 16, *flat.shape)))
     for _ in range(6):
         block = orthonormal(_exact_product(flat.T, _exact_product(flat, block)))
-    seen = _exact_product(flat, block)
-    turn = eigh(product(seen.T, seen))[1][:, ::-1]
-    return product(block, turn)[:, :width]
+    projected = _exact_product(flat, block)
+    rotation = eigh(product(projected.T, projected))[1][:, ::-1]
+    return product(block, rotation)[:, :width]
 
 
 def _exact_product(flat: F64, columns: F64) -> F64:

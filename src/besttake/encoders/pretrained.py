@@ -109,12 +109,6 @@ def pick_device(torch: Any, device: str) -> Any:
     return torch.device(device)
 
 
-def hub_failure(name: str, error: Exception) -> ComponentError:
-    """The error for a checkpoint that cannot be loaded."""
-    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return ComponentError(f"cannot load {name}: {reason[:200]}; give a local directory, or check network and name")
-
-
 def missing_weights_error(name: str, missing: Sequence[str]) -> ComponentError:
     """The error for a checkpoint that lacks weights, which would stay random."""
     return ComponentError(f"{name} lacks {len(missing)} weights, e.g. {min(missing)}: they would be random")
@@ -162,7 +156,9 @@ def _load(kind: Any, name: str, revision: str | None, model_types: tuple[str, ..
             raise ComponentError(f"{name} holds a {config.model_type} model where {model_types[0]} is needed")
         model, info = kind.from_pretrained(name, revision=revision, output_loading_info=True)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise hub_failure(name, error) from None
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        hint = "give a local directory, or check network and name"
+        raise ComponentError(f"cannot load {name}: {reason[:200]}; {hint}") from None
     if info["missing_keys"]:
         raise missing_weights_error(name, info["missing_keys"])
     return model.float()

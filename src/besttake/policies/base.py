@@ -152,9 +152,7 @@ def _fingerprint(act: Callable[..., Any]) -> str:
     if file and Path(file).is_file():
         return short_hash(Path(file).read_bytes())
     code = getattr(act, "__code__", None)  # defined in a notebook
-    return "" if code is None else short_hash(code.co_code, *map(repr, filter(_is_plain, code.co_consts)))
-
-
-def _is_plain(constant: object) -> bool:
-    """Whether ``repr`` of a constant is its value; that of a nested function has an address."""
-    return isinstance(constant, str | bytes | int | float | complex | None)
+    if code is None:
+        return ""
+    plain = str | bytes | int | float | complex | None  # repr of a nested function has an address
+    return short_hash(code.co_code, *(repr(value) for value in code.co_consts if isinstance(value, plain)))

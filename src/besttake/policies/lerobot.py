@@ -21,11 +21,11 @@ from besttake.options import Reader
 from besttake.policies.lerobot_checkpoint import DTYPES, Checkpoint, LoadOptions, load, steps_key, trained_on
 from besttake.policies.lerobot_families import (
     STATE,
+    LiberoSteps,
     PolicyFamily,
     Seeded,
     family_of,
     images_in,
-    libero_steps,
     resizes,
     sizes_of,
     turned_gripper,
@@ -58,20 +58,20 @@ def make(
     if not rest:
         raise ComponentError("lerobot: names no checkpoint; write lerobot:ORG/NAME or lerobot:DIRECTORY")
     read = Reader(f"lerobot:{rest}")
-    own = ("map", "state", "gripper", "width", "replan", "steps")
-    read.only((*own, *more), (*own, "device", "revision", "temperature", "dtype"))
+    named = ("map", "state", "gripper", "width", "replan", "steps")
+    read.only((*named, *more), (*named, "device", "revision", "temperature", "dtype"))
     cameras, dims = read.mapping("map", map), read.indexes("state", state)
-    wide, executed = read.whole("width", width), read.optional_whole("replan", replan)
+    rows, executed = read.whole("width", width), read.optional_whole("replan", replan)
     command = COMMANDS.get(read.choice("gripper", gripper, (RAW, *COMMANDS)))
-    asked = LoadOptions(
+    settings = LoadOptions(
         revision=more.get("revision"),
         device=more.get("device"),
         steps=read.optional_whole("steps", steps),
         temperature=read.number("temperature", more["temperature"], least=0) if "temperature" in more else None,
         dtype=read.choice("dtype", more["dtype"], DTYPES) if "dtype" in more else None,
     )
-    checkpoint = load(rest, asked, trust_remote_code=trust_remote_code is True)
-    return LerobotPolicy(checkpoint, cameras, dims, wide, executed, command)
+    checkpoint = load(rest, settings, trust_remote_code=trust_remote_code is True)
+    return LerobotPolicy(checkpoint, cameras, dims, rows, executed, command)
 
 
 class LerobotPolicy:
@@ -91,9 +91,10 @@ class LerobotPolicy:
         self._checkpoint, self._state_dims, self._gripper = checkpoint, list(dims), gripper
         self._cameras, self._sizes = _camera_map(checkpoint, cameras)
         sizes = dict.fromkeys(f"{width} x {height}" for height, width in self._sizes.values())
-        self._libero = libero_steps(config, checkpoint.before)
-        known = trained_on(checkpoint) if self._libero is None else self._libero.convention
-        trained = replace(known, size=", ".join(sizes))
+        poses = config.type == "xvla" and config.action_mode == "ee6d"
+        self._libero = LiberoSteps(checkpoint.before) if poses else None
+        convention = trained_on(checkpoint) if self._libero is None else self._libero.convention
+        trained = replace(convention, size=", ".join(sizes))
         if gripper is not None and trained.gripper is not None and trained.gripper.low != 0:
             raise ComponentError(f"{name}: ?gripper= turns 0 to 1, but this checkpoint's gripper is {trained.gripper}")
         self._turned_gripper = ([-1], gripper) if gripper is not None else turned_gripper(config)
@@ -146,9 +147,9 @@ class LerobotPolicy:
         """Compute what depends on each observation alone, if the family can do so."""
         if not self._family.looks:
             return [Precomputed(seen) for seen in observations]
-        kept = [row for group in self._groups(observations) for row in self._look(group)]
+        computed = [row for group in self._groups(observations) for row in self._look(group)]
         size_of = self._family.size_of
-        return [Precomputed(seen, row, size_of(row)) for seen, row in zip(observations, kept, strict=False)]
+        return [Precomputed(seen, row, size_of(row)) for seen, row in zip(observations, computed, strict=False)]
 
     def sample_from(self, looks: Sequence[Precomputed], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """Sample one chunk per row, float32 (B, horizon, action_dim)."""
@@ -173,19 +174,16 @@ class LerobotPolicy:
         """The sources of the checkpoint's inputs, as `besttake doctor` shows them."""
         sources = [f"{key} <- {camera}" for key, camera in self._cameras.items()]
         if self._state_dim is not None:
-            which = ",".join(map(str, self._state_dims)) or f"all {self._state_dim}"
-            sources.append(f"{STATE} <- {which} of the env's state")
+            dims = ",".join(map(str, self._state_dims)) or f"all {self._state_dim}"
+            sources.append(f"{STATE} <- {dims} of the env's state")
         return ", ".join(sources) or "nothing"
-
-    def _empty(self) -> Observation:
-        return blank(self.spec.cameras, max(self._state_dims, default=(self._state_dim or 0) - 1) + 1)
 
     def _try_sampling(self) -> PolicyKind:
         """Sample an unknown class, to see whether that works and whether the draw makes a difference."""
-        seen = [self._empty()] * 2
+        observations = [blank(self.spec.cameras, max(self._state_dims, default=(self._state_dim or 0) - 1) + 1)] * 2
         who = f"{self.spec.name}: this {self._checkpoint.family} policy"
         with one_clear_error(f"{who} cannot be sampled here ({{}}); {_SERVE_IT}"):
-            first, second = self.sample(seen, [Draw(0, "trial", 0, seed) for seed in range(2)])
+            first, second = self.sample(observations, [Draw(0, "trial", 0, seed) for seed in range(2)])
         return "deterministic" if np.array_equal(first, second) else "flow"
 
     def _groups(self, rows: Sequence[T]) -> list[list[T]]:
@@ -200,14 +198,14 @@ class LerobotPolicy:
 
     def _sample(self, rows: Sequence[Row]) -> F32:
         """Sample a group of rows: chunks (width, horizon, action_dim)."""
-        noise, seen = None, [look.observation for look, _, _ in rows]
+        noise, observations = None, [look.observation for look, _, _ in rows]
         if self._family.latent:
             import torch
 
             noise = torch.from_numpy(self._noise(rows)).to(self._checkpoint.config.device)
         draws, warms = [draw for _, draw, _ in rows], [warm for _, _, warm in rows]
         # Needed even if a look holds all inputs: processors may remember the state for the actions.
-        batch = self._checkpoint.before(self._batch(seen, self._uncached))
+        batch = self._checkpoint.before(self._batch(observations, self._uncached))
         if self._family.looks:
             kept = [look.kept for look, _, _ in rows]
             return self._postprocess(self._call(lambda policy: self._family.sample_from(policy, kept, noise)))
@@ -234,8 +232,8 @@ class LerobotPolicy:
         given = {row: warm.chunk for row, (_, _, warm) in enumerate(rows) if warm and warm.chunk is not None}
         for row, chunk in given.items():
             chunks[row] = chunk
-        seen = [look.observation for look, _, _ in rows]
-        latents = self.latent(seen, chunks).float().cpu().numpy() if given else chunks
+        observations = [look.observation for look, _, _ in rows]
+        latents = self.latent(observations, chunks).float().cpu().numpy() if given else chunks
         for row, (_, _, warm) in enumerate(rows):
             if warm is not None:
                 noise[row] = warm_start(noise[row], warm.noise, warm.prior, latents[row] if row in given else None)
@@ -284,8 +282,8 @@ class LerobotPolicy:
     def _picture(self, seen: Observation, key: str, camera: str) -> U8:
         if camera not in seen.images:
             needs = ", ".join(f"{feature} <- {name}" for feature, name in self._cameras.items())
-            gave = f"the env gave: {', '.join(seen.images) or 'none'}"
-            raise ComponentError(f"{self.spec.name}: needs {needs}; {gave}; change it with ?map=KEY:CAMERA")
+            cameras = ", ".join(seen.images) or "none"
+            raise ComponentError(f"{self.spec.name}: needs {needs}; the env gave: {cameras}; use ?map=KEY:CAMERA")
         image = seen.images[camera]
         height, width = self._sizes[key]
         sizes = {seen.images[name].shape for name in self._cameras.values() if name in seen.images}

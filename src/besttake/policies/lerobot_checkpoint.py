@@ -72,14 +72,14 @@ class LoadOptions:
     dtype: str | None = None
 
 
-def load(name: str, asked: LoadOptions, *, trust_remote_code: bool = False) -> Checkpoint:
+def load(name: str, options: LoadOptions, *, trust_remote_code: bool = False) -> Checkpoint:
     """Load the checkpoint ``name``, a directory or a repository of the hub.
 
     It may run code that it names only with ``trust_remote_code``.
     """
     configs = need("lerobot.configs.policies", f"lerobot:{name}", "lerobot")
     factory = need("lerobot.policies.factory", f"lerobot:{name}", "lerobot")
-    where = directory(f"lerobot:{name}", name, asked.revision, _FILES)
+    where = directory(f"lerobot:{name}", name, options.revision, _FILES)
     family = _family(where, name)
     if trust_remote_code:
         registry.trust(Path(where))
@@ -88,8 +88,8 @@ def load(name: str, asked: LoadOptions, *, trust_remote_code: bool = False) -> C
     # LeRobot prints while it loads; stdout is for our results.
     with one_clear_error(f"lerobot:{name}: cannot be loaded: {{}}"), contextlib.redirect_stdout(sys.stderr):
         config = configs.PreTrainedConfig.from_pretrained(where)
-        _configure(config, asked, name)
-        under = settle_dtype(config, asked.dtype, name)
+        _configure(config, options, name)
+        under = settle_dtype(config, options.dtype, name)
         policy = factory.get_policy_class(family).from_pretrained(where, config=config)
         # This machine may lack the device that was saved.
         device_here = {"device_processor": {"device": str(config.device)}}
@@ -102,9 +102,9 @@ def load(name: str, asked: LoadOptions, *, trust_remote_code: bool = False) -> C
             # With "longest", a row's tokens would depend on the other instructions in its batch.
             step.padding = "max_length"
     policy.eval().requires_grad_(False)
-    if asked.dtype == "float32":
+    if options.dtype == "float32":
         policy.float()
-    precision = asked.dtype or ("amp" if config.use_amp else "")
+    precision = options.dtype or ("amp" if config.use_amp else "")
     computes = f"/{precision}" if precision else ""
     return Checkpoint(name, family, policy, config, before, after, digest(where, _FILES), under, computes)
 
@@ -123,31 +123,28 @@ def trained_on(checkpoint: Checkpoint) -> Convention:
     return Convention(gripper, state_in(ranges["observation.state"]), action_in(actions))
 
 
+def _statistics(checkpoint: Checkpoint, key: str, names: Sequence[str]) -> list[list[float]]:
+    """The statistics ``names`` of a feature from the first processor step that has all of them; else empty."""
+    for step in checkpoint.before.steps:
+        stats = (getattr(step, "stats", None) or {}).get(key) or {}
+        if all(name in stats for name in names):
+            return [np.asarray(stats[name], np.float64).ravel().tolist() for name in names]
+    return []
+
+
 def _gripper_by_moments(checkpoint: Checkpoint) -> Gripper | None:
     """The gripper convention by mean and standard deviation, all that older checkpoints keep."""
-    for step in checkpoint.before.steps:
-        kept = (getattr(step, "stats", None) or {}).get("action") or {}
-        means, sds = (np.asarray(kept.get(name, ()), np.float64).ravel() for name in ("mean", "std"))
-        if len(means) == len(sds) == _ARM_AND_GRIPPER:
-            return gripper_by_moments(float(means[-1]), float(sds[-1]))
-    return None
+    means, sds = _statistics(checkpoint, "action", ("mean", "std")) or [[], []]
+    return gripper_by_moments(means[-1], sds[-1]) if len(means) == len(sds) == _ARM_AND_GRIPPER else None
 
 
 def _ranges(checkpoint: Checkpoint, key: str) -> list[tuple[float, float]]:
     """The range of each number of a feature, or its outer quantiles; empty if the checkpoint has neither."""
-    for step in checkpoint.before.steps:
-        kept = (getattr(step, "stats", None) or {}).get(key) or {}
-        for low, high in (("min", "max"), ("q01", "q99")):
-            if low in kept and high in kept:
-                ends = (np.asarray(kept[end], np.float64).ravel().tolist() for end in (low, high))
-                # EVO-1 pads its statistics to the width of its network.
-                return list(zip(*ends, strict=True))[: _size(checkpoint.config, key)]
-    return []
-
-
-def _size(config: Any, key: str) -> int | None:
+    config = checkpoint.config
     feature = {**(config.input_features or {}), **(config.output_features or {})}.get(key)
-    return None if feature is None else int(feature.shape[0])
+    ends = _statistics(checkpoint, key, ("min", "max")) or _statistics(checkpoint, key, ("q01", "q99")) or [[], []]
+    # EVO-1 pads its statistics to the width of its network.
+    return list(zip(*ends, strict=True))[: None if feature is None else int(feature.shape[0])]
 
 
 def _family(where: Path, name: str) -> str:
@@ -179,7 +176,7 @@ def _family(where: Path, name: str) -> str:
 
 
 def check_family(where: Path, family: str) -> None:
-    """ComponentError if the class of a family may run code that the checkpoint names, without trust in it."""
+    """ComponentError if a family may run code that the checkpoint names, and the user does not trust it."""
     named = _RUNS_CODE_OF.get(family, "")
     if named and read_json(where / "config.json").get(named):
         registry.check_trusted(where / "config.json", f"by {named} of a {family} policy; `trust_remote_code` allows it")
@@ -213,11 +210,11 @@ def _loads_code(step: dict[str, Any]) -> bool:
     return step.get("registry_name") == "action_tokenizer_processor" or "trust_remote_code" in config
 
 
-def _configure(config: Any, asked: LoadOptions, name: str) -> None:
+def _configure(config: Any, options: LoadOptions, name: str) -> None:
     """Change the settings that the training run left in the config to those of the user and of a diagnosis."""
-    steps, temperature = asked.steps, asked.temperature
-    if asked.device:
-        config.device = asked.device
+    steps, temperature = options.steps, options.temperature
+    if options.device:
+        config.device = options.device
     for flag in ("compile_model", "load_vlm_weights"):
         # Compiling takes minutes; the VLM's own weights would be overwritten by the checkpoint's.
         if getattr(config, flag, False):
@@ -255,11 +252,11 @@ def _check_weights(policy: Any, path: Path, name: str) -> None:
 
     state = policy.state_dict()
     with safe_open(str(path), framework="pt") as file:
-        there = {key: key if key in state else f"model.{key}" for key in file.keys()}  # noqa: SIM118
-        known = sorted(key for key, mine in there.items() if mine in state)
+        names = {key: key if key in state else f"model.{key}" for key in file.keys()}  # noqa: SIM118
+        known = sorted(key for key, name in names.items() if name in state)
         sampled = known[:: max(1, len(known) // _SAMPLED_TENSORS)]
-        same = all(torch.equal(file.get_tensor(k).to(state[there[k]]), state[there[k]]) for k in sampled)
-    if not same or len(known) < 0.9 * len(there):
+        same = all(torch.equal(file.get_tensor(k).to(state[names[k]]), state[names[k]]) for k in sampled)
+    if not same or len(known) < 0.9 * len(names):
         raise ComponentError(f"lerobot:{name}: the policy did not take the weights in {path.name}; is it of this type?")
 
 

@@ -127,7 +127,7 @@ class Evo1(InternalNoise):
     """EVO-1: like `InternalNoise`, but with uniform noise from -1 to 1, the range of its normalised actions."""
 
     def noise(self, draw: Draw) -> F32:
-        """Uniform numbers."""
+        """Uniform numbers from -1 to 1."""
         return draw.uniform(self.latent)
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
@@ -166,11 +166,11 @@ class Flow(Padded):
 
     def look(self, policy: Any, batch: Batch) -> list[Prefix]:
         """Compute the prefix, by the class's own call up to its first denoising step."""
-        model, seen = policy.model, {}
+        model, computed = policy.model, {}
         rows = len(batch["observation.language.tokens"])
 
         def stop(x_t: Any, timestep: Any, **given: Any) -> None:
-            seen.update(given)
+            computed.update(given)
             raise _PrefixReady
 
         model.denoise_step = stop
@@ -180,10 +180,10 @@ class Flow(Padded):
             pass
         finally:
             del model.denoise_step
-        layers = list(seen.pop("past_key_values"))
+        layers = list(computed.pop("past_key_values"))
         return [
             Prefix(
-                {name: value[row : row + 1].clone() for name, value in seen.items()},
+                {name: value[row : row + 1].clone() for name, value in computed.items()},
                 tuple((k[row : row + 1].clone(), v[row : row + 1].clone(), window) for k, v, window in layers),
             )
             for row in range(rows)
@@ -257,7 +257,7 @@ class Deterministic(PolicyFamily):
     looks = True
 
     def look(self, policy: Any, batch: Batch) -> Any:
-        """Call the class."""
+        """Compute the actions."""
         policy.reset()
         return policy.predict_action_chunk(batch)
 
@@ -307,11 +307,8 @@ class Greedy(PolicyFamily):
         except (RuntimeError, AssertionError) as error:
             if not any(words in str(error) for words in _NO_ACTION):
                 raise
-            _log.warning(
-                "%s: zeros are played, its tokens are not an action (%s)",
-                type(policy).__name__,
-                one_line(error, 100),
-            )
+            who, why = type(policy).__name__, one_line(error, 100)
+            _log.warning("%s: zeros are played, its tokens are not an action (%s)", who, why)
             return torch.zeros(1, self.horizon, sizes_of(policy.config)[1], device=policy.config.device)
 
 
@@ -481,9 +478,3 @@ class LiberoSteps:
         """Convert the output of the checkpoint's postprocessor (B, horizon, 20) to poses (B, horizon, 7)."""
         rows, horizon, dim = actions.shape
         return self._last({"action": actions.reshape(-1, dim)})["action"].reshape(rows, horizon, -1)
-
-
-def libero_steps(config: Any, before: Any) -> LiberoSteps | None:
-    """The steps for an X-VLA that commands poses; None for every other policy."""
-    poses = config.type == "xvla" and config.action_mode == "ee6d"
-    return LiberoSteps(before) if poses else None

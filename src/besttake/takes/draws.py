@@ -16,8 +16,8 @@ _STREAMS = ("noise", "perception", "shuffle", "env", "extra")
 class Draw:
     """The randomness of one chunk: the same draw always gives the same numbers.
 
-    Takes therefore do not depend on batch, worker or order, and all arms see the same noise. Each ``stream`` (noise,
-    perception, shuffle, env or extra) is independent of the others.
+    Its numbers depend on its five fields alone. Takes therefore do not depend on batch, worker or order, and all arms
+    see the same noise. Each ``stream`` (noise, perception, shuffle, env or extra) is independent of the others.
 
     ``task`` names the task and its purpose: ``testbed/pick`` in a diagnosis, ``probe/pick`` in a probe,
     ``testbed/pick#1`` for a second candidate of the same chunk.

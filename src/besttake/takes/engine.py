@@ -227,7 +227,7 @@ class Queue:
         return self._deaths[job.key] >= _LIVES - 1
 
     def give_back(self, lost: Sequence[Job], who: str) -> list[Failed]:
-        """Put the jobs of a dead player (``who``) back in front; return a failure for a take that keeps killing."""
+        """Put the jobs of ``who``, which died, back in front; fail a take that keeps killing whoever plays it."""
         given_up: list[Failed] = []
         with self._changed:
             for job in reversed(lost):

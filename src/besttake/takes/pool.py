@@ -72,9 +72,19 @@ class WorkerPool:
         """The process ids of the workers; empty before the first message."""
         return [member.process.pid for member in self._members]
 
-    def send(self, worker: int, orders: Sequence[Order]) -> None:
-        """Send a list of orders to ``worker``. `receive` notices a dead worker."""
-        self._post(worker, list(orders))
+    def send(self, worker: int, message: list[Order] | Callable[[], Any]) -> None:
+        """Send a list of orders, or a function to call, to ``worker``. `receive` notices a dead worker."""
+        try:
+            while len(self._members) < self.size:
+                self._members.append(_Member())
+        except OSError as error:
+            self.close()
+            raise _cannot_start(self.size, error) from error
+        member = self._members[worker]
+        if not member.owed:
+            member.silent = 0.0
+        member.owed.append(isinstance(message, list))
+        member.process.send(message)
 
     def receive(self) -> list[tuple[int, Any]]:
         """Wait up to a second, or until `wake`, for answers; None stands for a worker that was replaced."""
@@ -130,19 +140,6 @@ class WorkerPool:
             return call_limit(self.patience, first=True)
         return self.patience if member.owed[0] else OTHER_WORK * self.patience
 
-    def _post(self, worker: int, message: Any) -> None:
-        try:
-            while len(self._members) < self.size:
-                self._members.append(_Member())
-        except OSError as error:
-            self.close()
-            raise _cannot_start(self.size, error) from error
-        member = self._members[worker]
-        if not member.owed:
-            member.silent = 0.0
-        member.owed.append(isinstance(message, list))
-        member.process.send(message)
-
     def _replace(self, worker: int, why: str) -> None:
         """Replace a worker's process; RolloutError if too many in a row died before they were ready."""
         if self._closed:
@@ -175,7 +172,7 @@ class WorkerPool:
             for worker in range(self.size):
                 if waiting and worker not in busy:
                     busy[worker] = waiting.popleft()
-                    self._post(worker, partial(function, items[busy[worker]]))
+                    self.send(worker, partial(function, items[busy[worker]]))
             for worker, answer in self.receive():
                 if worker not in busy:  # it died while it was idle
                     continue

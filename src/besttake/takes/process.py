@@ -76,8 +76,8 @@ class WorkerProcess:
 
     def hang_up(self) -> None:
         """Ask the worker to end, even while another thread waits for its answers."""
-        with suppress(OSError), socket.socket(fileno=os.dup(self.pipe.fileno())) as own:
-            own.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError), socket.socket(fileno=os.dup(self.pipe.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
         self.pipe.close()
 
     def end(self, patience: float = 0.0) -> None:
@@ -108,9 +108,9 @@ def _start(command: Sequence[str], passed: int) -> subprocess.Popen[bytes]:
 
 def _limit(descriptor: int, seconds: int) -> None:
     """Limit how long a read or write of a part of a message may wait."""
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as own:
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            own.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", seconds, 0))
+            end.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", seconds, 0))
 
 
 def serve(parent: int, descriptor: int) -> None:

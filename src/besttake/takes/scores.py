@@ -76,11 +76,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
     """
 
     def __init__(
-        self,
-        table: dict[TakeKey, TakeScore],
-        scorers: Mapping[str, str] | None = None,
-        *,
-        length: Iterable[str] = (),
+        self, table: dict[TakeKey, TakeScore], scorers: Mapping[str, str] | None = None, *, length: Iterable[str] = ()
     ) -> None:
         self._takes = table
         self.scorers = dict(scorers or {})

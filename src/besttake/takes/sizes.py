@@ -57,7 +57,7 @@ class ReplicaLayout:
 def laid_out(
     nodes: Sequence[Mapping[str, float]], replicas: int | None, workers: int | None, gpus: float | None
 ) -> ReplicaLayout:
-    """Distribute replicas over ``nodes``, given by their resources under Ray's names; None leaves a number to us.
+    """Distribute replicas over ``nodes``, given by their resources under Ray's names; None lets us choose a number.
 
     The whole of a replica is on one node. There is one per GPU (or share of one), or one per node if there are no GPUs,
     each with as many workers as leave room for all.
@@ -69,9 +69,9 @@ def laid_out(
     if 0 < each < 1e-4 or (each > 1 and each != int(each)):
         raise PlanError(f"`gpus_per_replica` {each:g}: a replica has a part of one GPU (at least .0001), or whole ones")
 
-    def room(own: int) -> int:
-        """How many replicas with ``own`` workers fit."""
-        return sum(min(cores(node) // own, shares(node)) for node in nodes)
+    def room(size: int) -> int:
+        """How many replicas with that many workers fit."""
+        return sum(min(cores(node) // size, shares(node)) for node in nodes)
 
     def cores(node: Mapping[str, float]) -> int:
         memory = node.get("memory", _NO_LIMIT) if workers is None else _NO_LIMIT
@@ -83,14 +83,14 @@ def laid_out(
 
     count = replicas or (room(workers or 1) if each else sum(map(bool, map(cores, nodes)))) or 1
     choices = [workers] if workers is not None else range(1, max(1, *map(cores, nodes)) + 1)
-    own = max(choices, key=lambda workers: (min(count, room(workers)), workers))
-    if not room(own):
+    size = max(choices, key=lambda workers: (min(count, room(workers)), workers))
+    if not room(size):
         largest = max(nodes, key=lambda node: (node.get("GPU", 0.0), node.get("CPU", 0.0)))
         raise PlanError(
-            f"no node of the Ray cluster has room for a replica with {own} workers and {each:g} GPUs; the largest"
+            f"no node of the Ray cluster has room for a replica with {size} workers and {each:g} GPUs; the largest"
             f" has {largest.get('CPU', 0.0):g} cores and {largest.get('GPU', 0.0):g} GPUs; use fewer `workers`"
         )
-    return ReplicaLayout(count, own, each, room(own))
+    return ReplicaLayout(count, size, each, room(size))
 
 
 def cores() -> int:
@@ -110,18 +110,18 @@ def memory() -> int:
         free = 1024 * _entry(Path("/proc/meminfo"), "MemAvailable:")
     for group in _groups():
         with suppress(OSError, ValueError, StopIteration):
-            left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+            limit = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
             # Cached files count as used, but are freed when memory is needed.
-            free = max(0, min(free, left + _entry(group / "memory.stat", "inactive_file")))
+            free = max(0, min(free, limit + _entry(group / "memory.stat", "inactive_file")))
     return free
 
 
-def gpus(listed: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+def gpus() -> list[str]:
     """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
     if (visible := os.environ.get(_VISIBLE)) is not None:
         return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
     try:
-        return [str(index) for index, _ in enumerate(listed.iterdir())]
+        return [str(index) for index, _ in enumerate(Path("/proc/driver/nvidia/gpus").iterdir())]
     except OSError:
         return []
 
@@ -134,8 +134,8 @@ def drawing(gpu: str) -> dict[str, str]:
 def _groups() -> Iterator[Path]:
     """The control group (v2) of this process, and all above it, whose limits hold for it as well."""
     with suppress(OSError, ValueError):
-        own = _ALL_GROUPS / _OWN_GROUPS.read_text().splitlines()[-1].removeprefix("0::").lstrip("/")
-        yield from (group for group in (own, *own.parents) if group.is_relative_to(_ALL_GROUPS))
+        group = _ALL_GROUPS / _OWN_GROUPS.read_text().splitlines()[-1].removeprefix("0::").lstrip("/")
+        yield from (each for each in (group, *group.parents) if each.is_relative_to(_ALL_GROUPS))
 
 
 def _entry(file: Path, name: str) -> int:

@@ -75,12 +75,12 @@ class Store:
         directory = Path(path)
         if os.fsdecode(directory).encode(errors="replace") != os.fsencode(directory):
             raise RunError(f"{directory}: its name is not UTF-8 and cannot be stored; choose another directory")
-        known = (directory / "run.json").exists()
-        if not known:
+        exists = (directory / "run.json").exists()
+        if not exists:
             _refuse_other_directory(directory)
         lock = _acquire(directory)
         try:
-            old = Manifest.read(directory) if known else manifest.begun()
+            old = Manifest.read(directory) if exists else manifest.begun()
             with explained(directory):
                 takes, mended = _table_to_write(directory, old.run)
             try:
@@ -256,17 +256,13 @@ def _read_take(directory: Path, row: Row) -> tuple[bytes, str]:
         data = files.read_regular(directory / row.key.file)
     except (OSError, ValueError):
         return b"", "missing"
-    return data, "" if _sha256(data) == row.sha256 else "damaged"
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return data, "" if hashlib.sha256(data).hexdigest() == row.sha256 else "damaged"
 
 
 def _row_of(take: Take, data: bytes, seconds: float = 0.0) -> Row:
     return Row(
         take.key, "done", take.success, take.success_step, take.steps, take.calls, take.key.file, len(data),
-        _sha256(data), None, seconds,
+        hashlib.sha256(data).hexdigest(), None, seconds,
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class Take:
         return self.film.unpack()
 
     def _is_whole(self) -> bool:
-        """Whether the parts fit each other: a checksum shows damage, but not a file of somebody else."""
+        """Whether the parts fit each other: a checksum reveals damage, but not a forged file."""
         names = all(type(value) is kind for value, kind in zip(astuple(self.key), _KEY, strict=True))
         step, film = self.success_step, self.film
         outcome = step is None or (type(step) is int and 0 <= step <= self.steps)
@@ -81,8 +81,8 @@ class Take:
     def from_sealed(cls, data: bytes) -> Take:
         """Read a file that no row of the table describes; RunError unless its own checksum is right."""
         take = cls.from_bytes(data)
-        own = json.loads(files.safetensors_metadata(data)["head"]).get("sha256", "")
-        if len(own) != len(_UNKNOWN) or _sealed(data.replace(own.encode(), _UNKNOWN.encode(), 1)) != data:
+        checksum = json.loads(files.safetensors_metadata(data)["head"]).get("sha256", "")
+        if len(checksum) != len(_UNKNOWN) or _sealed(data.replace(checksum.encode(), _UNKNOWN.encode(), 1)) != data:
             raise RunError("a take file has no checksum, or a wrong one")
         return take
 

@@ -162,7 +162,7 @@ def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int, str]:
 
 
 def _is_row(values: Sequence[Any]) -> bool:
-    """Whether values have the types and ranges of a row; the checksum alone only shows damage."""
+    """Whether values have the types and ranges of a row; a checksum reveals damage, but not a forged row."""
     if not all(isinstance(value, kind) for value, kind in zip(values, _KINDS, strict=True)):
         return False
     row = dict(zip(_FIELDS, values, strict=True))

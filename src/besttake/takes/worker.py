@@ -59,7 +59,7 @@ class Worker:
         return slot in self._playing and self._playing[slot].job.factory is not None
 
     def _sample(self, takes: Sequence[_Playing]) -> Sequence[F32 | Exception]:
-        """Sample the next actions of takes with the same factory. Only its sampler is kept: policies follow in turn."""
+        """Sample the next actions of takes with the same factory; only the sampler of the last one is kept."""
         job, env = takes[0].job, takes[0].env
         name = (job.factory, job.key.env)
         if name not in self._samplers:
@@ -175,11 +175,11 @@ class _Playing:
         job = self.job
         scored = self.step % job.stride == 0
         wanted = dict.fromkeys((*(job.cameras if replan else ()), *((job.score_camera,) if scored else ())))
-        seen = self.env.observe(tuple(wanted))
-        pictures = {camera: checked_picture(camera, seen.images.get(camera)) for camera in wanted}
+        observation = self.env.observe(tuple(wanted))
+        pictures = {camera: checked_picture(camera, observation.images.get(camera)) for camera in wanted}
         if scored:
             self.frames.append(pictures[job.score_camera])
             self.frame_steps.append(self.step)
-        self.states.append(checked_state(self.env.spec, seen.state))
+        self.states.append(checked_state(self.env.spec, observation.state))
         self.calls += replan
-        return seen
+        return observation
