@@ -27,7 +27,7 @@ from lerobot.policies.pi_gemma import PaliGemmaForConditionalGenerationWithPiGem
 
 from bench.timing import in_turn, machine, times_faster  # noqa: E402
 from besttake import registry  # noqa: E402
-from besttake.arms.base import Request  # noqa: E402
+from besttake.arms.base import TakeState  # noqa: E402
 from besttake.arms.sampler import ArmSampler, arm_sampler  # noqa: E402
 from besttake.config import Plan  # noqa: E402
 from besttake.core.retrieve import RetrievalConfig  # noqa: E402
@@ -85,7 +85,7 @@ def sample(arms: ArmSampler, arm: str) -> None:
     for start in range(WIDTH):
         env.reset(Start("push", start))
         seen = env.observe(("wrist",))
-        requests.append(Request("push", arm, Draw(0, "push", start, 0), seen, 1, [seen.state] * 2, [seen.state[:4]]))
+        requests.append(TakeState("push", arm, Draw(0, "push", start, 0), seen, 1, [seen.state] * 2, [seen.state[:4]]))
     for chunk in arms.chunks(requests):
         if isinstance(chunk, Exception):
             raise chunk

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from besttake.arms.base import Request
+from besttake.arms.base import TakeState
 from besttake.takes.draws import Draw
 from besttake.takes.engine import play
 from besttake.takes.jobs import Job
@@ -70,7 +70,7 @@ class Sleeping:
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
-    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+    def sample(self, requests: Sequence[TakeState]) -> list[F32 | Exception]:
         with self._lock:
             time.sleep(CALL)
         return [request.draw.normal((CHUNK, 2)) for request in requests]

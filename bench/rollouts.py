@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from besttake import registry
-from besttake.arms.sampler import PolicyActor, arm_sampler
+from besttake.arms.sampler import PolicyFactory, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.takes.draws import Draw
 from besttake.takes.engine import play
@@ -65,8 +65,8 @@ def plain_loop(work: list[TakeKey]) -> float:
 def engine(work: list[TakeKey], workers: int) -> float:
     """Takes per second of the engine, workers already up."""
     env, policy = registry.env(ENV).spec, registry.policy(POLICY)
-    actor = PolicyActor(POLICY, RetrievalConfig())
-    jobs = [Job(key, env.task(key.task).horizon, (), "wrist", 5, True, actor=actor) for key in work]
+    factory = PolicyFactory(POLICY, RetrievalConfig())
+    jobs = [Job(key, env.task(key.task).horizon, (), "wrist", 5, True, factory=factory) for key in work]
     sampler = arm_sampler(policy, env.world, RetrievalConfig())
     pool = WorkerPool(workers)
     try:

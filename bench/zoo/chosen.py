@@ -13,7 +13,7 @@ import numpy as np
 from bench.zoo.takes import F64
 from besttake import registry
 from besttake.arms.cooled import cooled_at
-from besttake.arms.sampler import PolicyActor, arm_sampler
+from besttake.arms.sampler import PolicyFactory, arm_sampler
 from besttake.config import Plan, load_plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.resolve import open_or_build
@@ -53,9 +53,9 @@ def _success(uri: str, plan: Plan, arm: str) -> F64:
     starts, config = plan.chosen_starts(env.starts, "testbed"), RetrievalConfig()
     with tempfile.TemporaryDirectory() as scratch, Store.write(scratch, Manifest()) as store:
         sampler = arm_sampler(policy, env.world, config, library, library.encoder())
-        actor = PolicyActor(uri, config, str(library.path))
+        factory = PolicyFactory(uri, config, str(library.path))
         block = TakeGrid(uri, "testbed", env.tasks, starts, (arm,), plan.seeds)
-        jobs = block.jobs(policy.spec, env, stride=None, goes_on=False, actor=actor)
+        jobs = block.jobs(policy.spec, env, stride=None, goes_on=False, factory=factory)
         with one_thread(), closing(WorkerPool(worker_count(plan.workers))) as pool:
             slots = takes_per_worker(16, pool.size, 0, env.at_once, acting=True)
             play(jobs, sampler, partial(take_draw, 0), store, pool, slots=slots)

@@ -4,7 +4,7 @@
 >>> result = besttake.diagnose(policy="testbed:half", env="testbed", starts=20, out="runs/half")   # doctest: +SKIP
 >>> print(result)   # one line per policy: what to do, and what it gains                           # doctest: +SKIP
 
-The verbs of the command line are functions here; each returns what it made and prints nothing.
+The verbs of the command line are functions here; each returns its result and prints nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MODULES = {
     "FunctionPolicy": "policies.base", "Gate": "serving.gate", "trust": "registry",
     "diagnose": "verbs.diagnose.diagnosis",
 }  # fmt: skip
-"""Where public names live; any other verb ``x`` is ``besttake.verbs.x.x``."""
+"""The modules of public names; any other verb ``x`` is ``besttake.verbs.x.x``."""
 
 logging.getLogger("besttake").addHandler(logging.NullHandler())
 

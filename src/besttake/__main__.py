@@ -1,4 +1,4 @@
-"""``python -m besttake`` is the command line."""
+"""Run the command line with ``python -m besttake``."""
 
 from typing import NoReturn
 

@@ -1,13 +1,12 @@
-"""The diagnosis plan: the one definition of what can be asked for.
+"""The plan of a diagnosis: all settings, with their types, ranges, help texts and defaults.
 
-Every field of `Plan` is a key of a YAML plan and a flag of the command line; types, ranges, help texts and the table in
-docs/plan.md come from here.
+Every field of `Plan` is a key of a YAML plan and a flag of the command line, and a row of the table in docs/plan.md.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -34,12 +34,12 @@ from besttake.types import EnvSpec, TaskSpec, Window
 
 
 def as_tuple(value: Any) -> Any:
-    """A lone string is a tuple of one."""
+    """Turn a list or a single string into a tuple."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
 def count(most: int, value: Any) -> int | str:
-    """A number of at least 1, or ``auto``."""
+    """Read a number from 1 to ``most``, or ``auto``."""
     text = str(value).strip()
     if text == "auto":
         return text
@@ -49,12 +49,12 @@ def count(most: int, value: Any) -> int | str:
 
 
 def split(value: Any) -> Any:
-    """As `as_tuple`, but commas separate the parts of a string."""
+    """Turn a list, or a string with commas, into a tuple."""
     return as_tuple([part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value)
 
 
 def parse_dims(text: Any) -> Any:
-    """``"0,1,2"`` -> (0, 1, 2); anything but a string passes."""
+    """``"0,1,2"`` -> (0, 1, 2); a list becomes a tuple."""
     if not isinstance(text, str):
         return as_tuple(text)
     try:
@@ -67,14 +67,14 @@ _TUNING = "tuning:"
 
 
 def is_tuning(starts: int | str) -> bool:
-    """Whether ``starts`` are those that an env keeps apart for choosing and learning, as in ``tuning:40``."""
+    """Whether ``starts`` are an env's tuning starts, as in ``tuning:40``: those for choosing and training."""
     return str(starts).strip().startswith(_TUNING)
 
 
 def parse_starts(value: int | str) -> tuple[int, int]:
-    """``"20"`` -> (0, 20); ``"20:60"`` -> (20, 60): positions among the starts an env offers, end excluded.
+    """``"20"`` -> (0, 20); ``"20:60"`` -> (20, 60): positions among the starts of an env, without the end.
 
-    With ``tuning:`` before it, positions among those that it keeps apart.
+    After ``tuning:`` they are positions among its tuning starts.
     """
     text = str(value).strip().removeprefix(_TUNING)
     first, colon, end = text.partition(":")
@@ -88,7 +88,7 @@ def parse_starts(value: int | str) -> tuple[int, int]:
 
 
 def check_worth(worth: float) -> None:
-    """PlanError unless ``worth`` is a number of points as in a plan."""
+    """PlanError unless ``worth`` is a valid number of percentage points."""
     try:
         points(worth)
     except ValueError as error:
@@ -99,9 +99,9 @@ _LEAST_WORTH = 0.25
 
 
 def points(worth: float) -> float:
-    """A number of percentage points; ValueError for one that is out of range, or looks like a fraction."""
+    """Check a number of percentage points; ValueError if it is out of range or looks like a fraction."""
     if 0 < worth < _LEAST_WORTH:
-        raise ValueError(f"points, of which no run can show fewer than {_LEAST_WORTH}; did you mean {100 * worth:g}?")
+        raise ValueError(f"is in points, and no run can show fewer than {_LEAST_WORTH}; did you mean {100 * worth:g}?")
     if not 0 < worth < 100:
         raise ValueError("must be above 0 and below 100 points, e.g. 3")
     return worth
@@ -111,14 +111,14 @@ Uris = Annotated[Sequence[str], BeforeValidator(as_tuple)]
 REPEATABLE: JsonDict = {"repeatable": True}
 """Marks a field whose flag may be given several times."""
 SCORER = "coverage"
-"""Picks takes and ranks recordings unless the user says otherwise: the best without training in docs/scorers.md."""
+"""The default scorer, the best without training in docs/scorers.md."""
 
 
 class Retrieval(BaseModel):
     """Settings of the arm ``retrieve``: how it finds a demonstrated chunk and how the policy uses it.
 
-    A setting that is left out (None) comes from the check on held-out demonstrations, else from the
-    defaults of `besttake.core.retrieve.RetrievalConfig`.
+    A setting that is None is chosen by the check on held-out demonstrations; without that check, it has the default of
+    `besttake.core.retrieve.RetrievalConfig`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -232,7 +232,9 @@ class Plan(BaseModel):
         description="Number of demonstrated states on which the demonstration-fit error is measured; 0 skips it.",
     )
     probe_samples: int = Field(3, ge=1, description="Policy samples per probed state.")
-    worth: float = Field(3.0, description="Smallest effect worth acting on, in percentage points.")
+    worth: Annotated[float, AfterValidator(points)] = Field(
+        3.0, description="Smallest effect worth acting on, in percentage points."
+    )
     gripper_dim: int | None = Field(None, description="Index of the gripper in the action, if the data does not say.")
     gripper_threshold: float | None = Field(
         None,
@@ -283,12 +285,12 @@ class Plan(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _one_line(cls, values: Any, handler: Callable[[Any], Plan]) -> Plan:
-        """A wrong plan is a PlanError that names the first wrong key."""
+        """Raise a PlanError that names the first wrong key."""
         try:
-            return handler(_with_most_starts(_with_short_keys(values)))
+            return handler(_completed(values))
         except ValidationError as error:
             problems = error.errors()
-            absent = [str(one["loc"][0]) for one in problems if one["type"] == "missing"]
+            absent = [problem for problem in problems if problem["type"] == "missing"]
             if len(absent) > 1:
                 raise PlanError("`policy` and `env` are missing; e.g. `policy` testbed:half `env` testbed") from None
             raise PlanError(_explain(problems[0])[:_MOST_LETTERS]) from None
@@ -307,16 +309,11 @@ class Plan(BaseModel):
         parse_starts(value)
         return str(value).strip()
 
-    @field_validator("worth")
-    @classmethod
-    def _worth(cls, value: float) -> float:
-        return points(value)
-
     @field_validator("budget")
     @classmethod
     def _budget(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and info.data.get("until", "decided") is None:
-            raise ValueError("a budget is spent until something is decided: give `until` decided, too")
+            raise ValueError("a budget is for a run until decided: give `until` decided, too")
         return value
 
     @field_validator("best_of")
@@ -351,7 +348,7 @@ class Plan(BaseModel):
 
     @property
     def names(self) -> dict[str, str]:
-        """What each policy is called, by its URI."""
+        """The name of each policy, by its URI."""
         return dict(zip(self.policy, self.name or self.policy, strict=True))
 
     @property
@@ -364,7 +361,7 @@ class Plan(BaseModel):
         return env.tuning if is_tuning(self.starts) else env.starts
 
     def chosen_starts(self, offered: range, env: str) -> tuple[int, ...]:
-        """Return the start indexes that ``starts`` picks out of those that an environment offers (`offered`)."""
+        """Return the start indexes that ``starts`` chooses from those of an environment (`offered`)."""
         first, end = parse_starts(self.starts)
         if self.until is not None:
             end = min(end, len(offered))
@@ -377,10 +374,17 @@ class Plan(BaseModel):
         return tuple(task for task in env.tasks if not self.task or task.name in self.task)
 
 
-def _with_short_keys(values: Any) -> Any:
-    """``noise``, ``prior`` and ``rule`` may stand by themselves, as they do on the command line."""
+def _completed(values: Any) -> Any:
+    """Move ``noise``, ``prior`` and ``rule`` into ``retrieval``, and let a run until decided have up to 500 starts.
+
+    500 is the number of starts that the test of such a run is designed for.
+    """
+    if not isinstance(values, Mapping):
+        return values
+    if values.get("until") is not None and values.get("starts") is None:
+        values = {**values, "starts": "500"}
     short = ("noise", "prior", "rule")
-    if not isinstance(values, Mapping) or not any(name in values for name in (*short, "retrieval")):
+    if not any(name in values for name in (*short, "retrieval")):
         return values
     rest = {name: value for name, value in values.items() if name not in short}
     named = {name: values[name] for name in short if values.get(name) is not None}
@@ -389,15 +393,8 @@ def _with_short_keys(values: Any) -> Any:
     return {**rest, "retrieval": {**settings, **named}} if isinstance(settings, Mapping) else values
 
 
-def _with_most_starts(values: Any) -> Any:
-    """A run until decided may use as many starts as the test is laid out for, unless the plan says fewer."""
-    if isinstance(values, Mapping) and values.get("until") is not None and values.get("starts") is None:
-        return {**values, "starts": "500"}
-    return values
-
-
 def as_plan(plan: Plan | str | Path | None, keys: Mapping[str, Any] | None = None) -> Plan:
-    """Return ``plan`` itself or the plan in a YAML file, with these ``keys``; without one, the plan of the keys."""
+    """Return a plan, or the plan in a YAML file, with ``keys`` changed; without a plan, the plan of the keys alone."""
     if isinstance(plan, Plan):
         return Plan.model_validate({**plan.model_dump(exclude_unset=True), **keys}) if keys else plan
     return load_plan(None if plan is None else Path(plan), keys or {})
@@ -405,13 +402,13 @@ def as_plan(plan: Plan | str | Path | None, keys: Mapping[str, Any] | None = Non
 
 def load_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
     """Return the plan in a YAML file, overridden by those ``flags`` that are not None."""
-    given = {name: value for name, value in flags.items() if value is not None and value != []}
+    changes = {name: value for name, value in flags.items() if value is not None and value != []}
     if path is None:
-        return Plan.model_validate(given)
+        return Plan.model_validate(changes)
     try:
         values = read_yaml(path)
-        plan = Plan.model_validate({**values, **given})
-        _check_harmless(plan, {name for name in values if name not in given}, path)
+        plan = Plan.model_validate({**values, **changes})
+        _check_harmless(plan, values.keys() - changes.keys(), path)
     except (PlanError, ComponentError) as error:
         raise PlanError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
     return plan
@@ -422,8 +419,8 @@ _FAMILIES = {
 }  # fmt: skip
 
 
-def _check_harmless(plan: Plan, keys: set[str], path: Path) -> None:
-    """ComponentError when one of the ``keys`` that were read from ``path`` names code to run."""
+def _check_harmless(plan: Plan, keys: Collection[str], path: Path) -> None:
+    """ComponentError if one of the ``keys`` that were read from ``path`` names code to run."""
     from besttake import registry  # here, so that reading a plan loads no component
 
     if "trust_remote_code" in keys and plan.trust_remote_code:
@@ -439,8 +436,8 @@ _MOST_LETTERS = 1000
 
 
 def _explain(error: Any) -> str:
-    """What is wrong with a plan's key, in one line."""
-    kind, given, path = error["type"], error.get("input"), [str(part) for part in error["loc"]]
+    """Explain in one line what is wrong with a key of a plan."""
+    kind, value, path = error["type"], error.get("input"), [str(part) for part in error["loc"]]
     name = path[0] if path else "plan"
     if kind == "missing":
         return f"`{name}` is missing; e.g. `{name}` {'testbed:half' if name == 'policy' else 'testbed'}"
@@ -450,16 +447,14 @@ def _explain(error: Any) -> str:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(keys)}"
         return f"unknown key {'.'.join(path)!r}; {hint}"
     if name in _FAMILIES and kind in ("is_instance_of", "string_type"):
-        one = type(given).__name__
-        return (
-            f"`{name}` is a {one}; name what makes it by a URI, e.g. python:my_module:make: each process makes its own"
-        )
+        hint = "give a URI, e.g. python:my_module:make, because each process makes its own"
+        return f"`{name}` is a {type(value).__name__}; {hint}"
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
-    return f"{'.'.join(path) or name} = {_shown(given)}: {message}"
+    return f"{'.'.join(path) or name} = {_shown(value)}: {message}"
 
 
 def _shown(value: Any, most: int = 120) -> str:
-    """A value that a file holds, in short."""
+    """A value from a file, shortened."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # an integer of too many digits
@@ -471,7 +466,7 @@ _MOST_BYTES = 1 << 20
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 reads 20:40 as a number of base 60 and 2001-02-03 as a date; here both stay text."""
+    """Leaves 20:40 and 2001-02-03 as text, which YAML 1.1 reads as a number of base 60 and a date."""
 
 
 _LEFT_TEXT = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:timestamp")
@@ -483,12 +478,12 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+
 
 
 def bounded_yaml(path: Path) -> Any:
-    """The value of a YAML file that anyone may have written; raises whatever PyYAML's constructors do."""
+    """Read a YAML file that is not trusted; raises whatever PyYAML's constructors raise."""
     return yaml.load(read_regular(path, _MOST_BYTES).decode("utf-8"), Loader=_Loader)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The keys and values of a plan file; PlanError where it has none that can be read."""
+    """Read the keys and values of a plan file; PlanError if it cannot be read."""
     try:
         loaded = bounded_yaml(path)
     except OSError as error:
@@ -499,7 +494,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         reason = f" ({problem[:80]})" if problem else ""
         raise PlanError(f"not valid YAML{place}{reason}; docs/plan.md shows an example") from error
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        # PyYAML's constructors let these escape, e.g. for `!!bool maybe` or an integer of 5000 digits.
+        # Raised by PyYAML's constructors, e.g. for `!!bool maybe` or an integer of 5000 digits.
         raise PlanError(f"it holds a value that cannot be read ({one_line(error, 100)}); see docs/plan.md") from error
     if not isinstance(loaded, dict):
         raise PlanError(f"a plan is a mapping of keys to values, this is a {type(loaded).__name__}")

@@ -1,8 +1,8 @@
 """What the numbers and pictures of robots mean, and whether demonstrations, policy and environment agree on it.
 
-They must mean the same by a gripper command, a state and an action; sizes that agree prove nothing. What a checkpoint
-or a library is made of is recognised by the ranges of its numbers. What cannot be told is unknown: it is shown as such,
-and never refused. docs/environments.md lists what is known of each family.
+They must mean the same by a gripper command, a state and an action; equal sizes prove nothing. The conventions of a
+checkpoint or a library are recognised by the ranges of its numbers. What cannot be recognised is shown as unknown, and
+never refused. docs/environments.md lists what is known of each family.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Ranges = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Gripper:
-    """A command from ``low`` to ``high``; ``open`` is the end that opens, None where it is not known."""
+    """A gripper command from ``low`` to ``high``; ``open`` is the end that opens, or None if unknown."""
 
     low: float
     high: float
@@ -45,12 +45,12 @@ class Gripper:
         return self.open is not None and other.open is not None and self.open != other.open
 
     def command(self, openness: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What opens where ``openness`` is above a half, and what closes elsewhere: how policies of 0 to 1 are run."""
+        """The command that opens where ``openness`` is above 0.5, else the one that closes."""
         opens, closes = self._ends()
         return np.asarray(np.where(openness > 0.5, opens, closes), np.float32)
 
     def openness(self, command: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Commands as 0 (closed) to 1 (open)."""
+        """Convert commands to 0 (closed) to 1 (open)."""
         opens, closes = self._ends()
         return np.asarray(np.clip((command - closes) / (opens - closes), 0, 1), np.float32)
 
@@ -65,7 +65,7 @@ OPENS_UP = Gripper(-1, 1, open=1)
 OPENNESS = Gripper(0, 1, open=1)
 
 COMMANDS: Mapping[str, Gripper] = {"libero": CLOSES_UP, "simpler": OPENS_UP}
-"""What the option ``gripper`` of a policy turns its 0 (closed) to 1 (open) into."""
+"""The commands for each value of a policy's option ``gripper``."""
 
 LIBERO_STATE = "position 3, axis-angle 3, fingers 2"
 BRIDGE_STATE = "position 3, roll-pitch-yaw 3, pad 1, openness 1"
@@ -82,7 +82,7 @@ UPRIGHT = "upright"
 
 @dataclass(frozen=True)
 class Convention:
-    """What one side means; None or empty where it is not known. ``turn`` and ``size`` are of its pictures."""
+    """The conventions of one side; None or empty if unknown. ``turn`` and ``size`` are of its pictures."""
 
     gripper: Gripper | None = None
     state: str = ""
@@ -97,15 +97,15 @@ UNKNOWN = Convention()
 
 TESTBED = Convention(CLOSES_UP, TESTBED_STATE, TESTBED_ACTION, UPRIGHT, "48 x 48", 20)
 LIBERO = Convention(CLOSES_UP, LIBERO_STATE, CONTROLLER, TURNED, "by convention", 20)
-"""As robosuite 1.4.0 (OSC_POSE) and hf-libero 0.1.4 have it."""
+"""By robosuite 1.4.0 (OSC_POSE) and hf-libero 0.1.4."""
 MANISKILL_BRIDGE = Convention(OPENS_UP, POSE_STATE, METRIC, UPRIGHT, "640 x 480", 5)
-"""As bridge_dataset_eval of mani-skill 3.0.1 has it."""
+"""By bridge_dataset_eval of mani-skill 3.0.1."""
 GOOGLE_ROBOT = Convention(OPENNESS, POSE_STATE, METRIC, UPRIGHT, "640 x 512", 3)
-"""As benchmarks/simpler of vla-eval 0.8.0 has it."""
+"""By benchmarks/simpler of vla-eval 0.8.0."""
 
 
 def gripper_in(ranges: Ranges, dim: int | None) -> Gripper | None:
-    """The gripper convention of action ``dim``, judged by the ranges of the actions; None if it cannot be told."""
+    """The gripper convention of action ``dim``, judged by the ranges of the actions; None if unknown."""
     if dim is None or not -len(ranges) <= dim < len(ranges):
         return None
     low, high = ranges[dim]
@@ -115,9 +115,9 @@ def gripper_in(ranges: Ranges, dim: int | None) -> Gripper | None:
 
 
 def gripper_by_moments(mean: float, sd: float) -> Gripper | None:
-    """The gripper whose commands, always one of two, have this mean and standard deviation; None where none does.
+    """The gripper convention with two commands that has this mean and standard deviation; None if there is none.
 
-    A command of 0 or 1 that is 1 with chance m has the variance m (1 - m), one of -1 or 1 with mean m has 1 - m^2.
+    Commands of 0 or 1 with mean m have the variance m (1 - m), those of -1 or 1 have 1 - m^2.
     """
     fits = [
         gripper
@@ -128,7 +128,7 @@ def gripper_by_moments(mean: float, sd: float) -> Gripper | None:
 
 
 def state_in(ranges: Ranges) -> str:
-    """The layout of states with these ``ranges``; empty where it is none that is known."""
+    """The layout of states with these ``ranges``; empty if unknown."""
     if len(ranges) != 8:
         return ""
     (low6, high6), (low7, high7) = ranges[6], ranges[7]
@@ -143,7 +143,7 @@ def state_in(ranges: Ranges) -> str:
 
 
 def action_in(ranges: Ranges) -> str:
-    """The units of seven numbers with these ``ranges``; empty where they cannot be told."""
+    """The units of seven numbers with these ``ranges``; empty if unknown."""
     if len(ranges) != 7:
         return ""
     widest = max(abs(end) for pair in ranges[:3] for end in pair)
@@ -152,7 +152,7 @@ def action_in(ranges: Ranges) -> str:
 
 @dataclass(frozen=True)
 class Aspect:
-    """One aspect as data, policy and env have it; ``differs`` where two that are known cannot both be right.
+    """One aspect of the conventions of data, policy and env; ``differs`` if two known values contradict each other.
 
     An aspect that is not ``compared`` may differ without harm.
     """
@@ -166,17 +166,17 @@ class Aspect:
 
 
 def side_by_side(data: Convention | None, policy: Convention | None, env: Convention | None) -> tuple[Aspect, ...]:
-    """Every aspect of up to three sides. Sizes and rates differ without harm, so they are shown alone."""
-    sides = [side or Convention() for side in (data, policy, env)]
-    there = [side is not None for side in (data, policy, env)]
+    """Compare the aspects of up to three sides. Sizes and rates may differ without harm, so they are only shown."""
+    sides = [side or UNKNOWN for side in (data, policy, env)]
+    present = [side is not None for side in (data, policy, env)]
 
     def line(what: str, values: Sequence[str], differs: bool = False, compared: bool = True) -> Aspect:
-        data, policy, env = (value or "unknown" if known else "" for value, known in zip(values, there, strict=True))
+        data, policy, env = (value or "unknown" if there else "" for value, there in zip(values, present, strict=True))
         return Aspect(what, data, policy, env, differs, compared)
 
     grippers = [side.gripper for side in sides if side.gripper is not None]
-    apart = any(one.differs(two) for one in grippers for two in grippers)
-    lines = [line("gripper command", ["" if side.gripper is None else str(side.gripper) for side in sides], apart)]
+    differ = any(first.differs(second) for first in grippers for second in grippers)
+    lines = [line("gripper command", ["" if side.gripper is None else str(side.gripper) for side in sides], differ)]
     for what, name in (("state layout", "state"), ("action units", "action"), ("pictures", "turn")):
         values = [getattr(side, name) for side in sides]
         lines.append(line(what, values, len({value for value in values if value}) > 1))
@@ -187,10 +187,10 @@ def side_by_side(data: Convention | None, policy: Convention | None, env: Conven
 
 
 def axis_angle(xyzw: Any) -> NDArray[np.float64]:
-    """Unit quaternions (..., 4), x y z w, as rotation vectors (..., 3), as robosuite's ``quat2axisangle`` gives them.
+    """Convert unit quaternions (..., 4), x y z w, to rotation vectors (..., 3), as robosuite's ``quat2axisangle``.
 
-    q and -q, the same rotation, are not folded together: LeRobot and openpi agree on this form, and policies were
-    trained on it.
+    q and -q, which are the same rotation, give different vectors: LeRobot and openpi do so as well, and policies were
+    trained on this form.
     """
     quaternions = np.asarray(xyzw, np.float64)
     w = np.clip(quaternions[..., 3:], -1.0, 1.0)
@@ -203,54 +203,52 @@ _OTHER = "this policy was not made for this env"
 
 
 def check_compatible(policy: PolicySpec, env: EnvSpec) -> None:
-    """ComponentError when cameras, sizes or conventions of ``policy`` and ``env`` are known to differ."""
+    """ComponentError if cameras, sizes or conventions of ``policy`` and ``env`` are known to differ."""
+    trained, world = policy.convention, env_convention(env)
     if missing := ", ".join(camera for camera in policy.cameras if camera not in env.cameras):
+        problem = f"needs camera {missing}, but {env.name} has {', '.join(env.cameras)}"
         hint = "map the names with ?map=… in the policy's URI (besttake doctor shows what it reads)"
-        has = ", ".join(env.cameras)
-        raise ComponentError(f"{policy.name} needs camera {missing}, but {env.name} has {has}; {hint}")
-    if policy.action_dim != env.action_dim:
-        problem = f"gives actions of {policy.action_dim} numbers, but {env.name} takes {env.action_dim}"
-        raise ComponentError(f"{policy.name} {problem}; {_OTHER}")
-    mine, its = policy.convention, env_convention(env)
-    known = mine.state and its.state and mine.state != its.state
-    problem = f"reads a state of {mine.state}, but {env.name} gives {its.state}"
-    other_state = f"{policy.name} {problem}; {_state_hint(mine.state, its.state) or _OTHER}"
-    if policy.state_dim is not None and policy.state_dim != env.state_dim:
+    elif policy.action_dim != env.action_dim:
+        problem, hint = f"gives actions of {policy.action_dim} numbers, but {env.name} takes {env.action_dim}", _OTHER
+    elif trained.state and world.state and trained.state != world.state:
+        problem = f"reads a state of {trained.state}, but {env.name} gives {world.state}"
+        hint = _state_hint(trained.state, world.state) or _OTHER
+    elif policy.state_dim is not None and policy.state_dim != env.state_dim:
         problem = f"reads a state of {policy.state_dim} numbers, but {env.name} gives {env.state_dim}"
-        unlike = f"{policy.name} {problem}; choose the convention that the policy was trained with"
-        raise ComponentError(other_state if known else unlike)
-    if mine.gripper is not None and its.gripper is not None and mine.gripper.differs(its.gripper):
-        turn = next((name for name, target in COMMANDS.items() if not target.differs(its.gripper)), "")
-        mends = mine.gripper.low == 0 and turn and policy.turns_gripper
-        hint = f"add ?gripper={turn} to the policy's URI" if mends else _OTHER
-        problem = f"commands the gripper by {mine.gripper}, but {env.name} takes {its.gripper}"
-        raise ComponentError(f"{policy.name} {problem}; {hint}")
-    if known:
-        raise ComponentError(other_state)
-    if mine.action and its.action and mine.action != its.action:
-        hint = "add ?control=absolute to the env's URI" if (mine.action, its.action) == (POSE, CONTROLLER) else _OTHER
-        raise ComponentError(f"{policy.name} gives {mine.action}, but {env.name} takes {its.action}; {hint}")
+        hint = "choose the convention that the policy was trained with"
+    elif trained.gripper is not None and world.gripper is not None and trained.gripper.differs(world.gripper):
+        turn = next((name for name, target in COMMANDS.items() if not target.differs(world.gripper)), "")
+        can_turn = trained.gripper.low == 0 and turn and policy.turns_gripper
+        problem = f"commands the gripper by {trained.gripper}, but {env.name} takes {world.gripper}"
+        hint = f"add ?gripper={turn} to the policy's URI" if can_turn else _OTHER
+    elif trained.action and world.action and trained.action != world.action:
+        absolute = (trained.action, world.action) == (POSE, CONTROLLER)
+        problem = f"gives {trained.action}, but {env.name} takes {world.action}"
+        hint = "add ?control=absolute to the env's URI" if absolute else _OTHER
+    else:
+        return
+    raise ComponentError(f"{policy.name} {problem}; {hint}")
 
 
 def check_library(library: Library, env: EnvSpec) -> None:
-    """LibraryError when states or actions of ``library`` are known to mean something else than those of ``env``."""
-    own, its = library_convention(library), env_convention(env)
-    if own.state and its.state and own.state != its.state:
-        hint = _state_hint(own.state, its.state) or "use its own robot's"
-        raise LibraryError(f"{library.path} has states of {own.state}, but {env.name} gives {its.state}; {hint}")
+    """LibraryError if states or actions of ``library`` are known to mean something else than those of ``env``."""
+    data, world = library_convention(library), env_convention(env)
+    if data.state and world.state and data.state != world.state:
+        hint = _state_hint(data.state, world.state) or "use demonstrations of the same robot"
+        raise LibraryError(f"{library.path} has states of {data.state}, but {env.name} gives {world.state}; {hint}")
     check_actions(library, env)
 
 
 def check_actions(library: Library, env: EnvSpec) -> None:
-    """LibraryError when actions of ``library`` are known to mean something else than those of ``env``."""
-    own, its = library_convention(library), env_convention(env)
-    if own.action and its.action and own.action != its.action:
-        what = f"{library.path} has {own.action}, but {env.name} takes {its.action}"
-        raise LibraryError(f"{what}; use its own robot's demonstrations")
+    """LibraryError if actions of ``library`` are known to mean something else than those of ``env``."""
+    data, world = library_convention(library), env_convention(env)
+    if data.action and world.action and data.action != world.action:
+        problem = f"{library.path} has {data.action}, but {env.name} takes {world.action}"
+        raise LibraryError(f"{problem}; use demonstrations of the same robot")
 
 
 def env_convention(env: EnvSpec) -> Convention:
-    """What is known of ``env``: by its family, and by what its spec says."""
+    """The conventions of ``env``, known from its family and its spec."""
     gripper = env.convention.gripper
     if gripper is None and env.gripper_dim is not None:
         gripper = Gripper(-1, 1, open=env.gripper_open)
@@ -258,7 +256,7 @@ def env_convention(env: EnvSpec) -> Convention:
 
 
 def library_convention(library: Library) -> Convention:
-    """What the numbers of a library tell."""
+    """The conventions of a library, as far as its numbers show them."""
     head = library.head
     states, actions = ranges_of(library.states), ranges_of(library.actions)
     gripper = gripper_in(actions, head.gripper_dim)
@@ -275,7 +273,7 @@ def ranges_of(rows: Array | None) -> Ranges:
     return list(zip(np.min(rows, axis=0).tolist(), np.max(rows, axis=0).tolist(), strict=True))
 
 
-def _state_hint(mine: str, its: str) -> str:
-    if (mine, its) == (EE6D_STATE, LIBERO_STATE):
+def _state_hint(wanted: str, state: str) -> str:
+    if (wanted, state) == (EE6D_STATE, LIBERO_STATE):
         return "add ?state=ee6d&control=absolute to the env's URI"
-    return "add ?state=bridge to the env's URI" if (mine, its) == (BRIDGE_STATE, POSE_STATE) else ""
+    return "add ?state=bridge to the env's URI" if (wanted, state) == (BRIDGE_STATE, POSE_STATE) else ""

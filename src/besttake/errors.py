@@ -1,4 +1,4 @@
-"""One tree of errors. Each message says what is wrong, where, and what to do; the CLI prints it as one line."""
+"""All errors. Each message says what is wrong, where, and what to do; the CLI prints it as one line."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ LIMITS = {
     **dict.fromkeys((errno.ENFILE, errno.ENOMEM, errno.EAGAIN), "use fewer workers or a smaller batch"),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room and run the same command again"),
 }
-"""What to do where this machine has no more of something, whoever asked for it."""
+"""What to do when this machine runs out of something."""
 _LISTED = 8
 T = TypeVar("T")
 _LONGEST = 2000
-"""Characters of a message: one that quotes a name of a damaged file loses its middle."""
+"""The most characters of a message; a longer one, such as with a name from a damaged file, loses its middle."""
 
 
 class BestTakeError(Exception):
-    """Base of every error that a user can cause and mend. ``exit_code`` is what the CLI exits with."""
+    """Base of every error that a user can cause and fix. ``exit_code`` is that of the command line."""
 
     exit_code = 2
 
     def __str__(self) -> str:
-        """One line that a terminal only shows, whatever names from a user's files it holds."""
+        """One line without control codes, even if it has names from a user's files."""
         line = printable(" ".join(super().__str__().splitlines()))
         return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
 
@@ -67,19 +67,19 @@ class RunError(BestTakeError):
 
 
 class RolloutError(BestTakeError):
-    """The engine could not go on (workers keep dying, the disk is full)."""
+    """The run cannot go on (workers keep dying, the disk is full)."""
 
     exit_code = 1
 
 
 class Interrupted(BestTakeError):
-    """The user stopped it; the message says what is kept."""
+    """The user interrupted; the message says what is saved."""
 
     exit_code = 130
 
 
 class EndedByCode(Exception):
-    """Code of others raised what would have ended a process, a thread or a task; the message names it."""
+    """Foreign code raised an exception that would have ended a process, a thread or a task; the message names it."""
 
 
 def one_line(error: BaseException, most: int = 500) -> str:
@@ -90,7 +90,7 @@ def one_line(error: BaseException, most: int = 500) -> str:
     """
     try:
         message = " ".join(str(error).split())
-    except BaseException:  # an error of someone else's may not even be able to say what it is
+    except BaseException:  # even the text of a foreign error can fail
         message = ""
     if not isinstance(error, BestTakeError | EndedByCode) or not message:
         message = f"{type(error).__name__}: {message}".removesuffix(": ")
@@ -98,21 +98,18 @@ def one_line(error: BaseException, most: int = 500) -> str:
 
 
 def failure(error: BaseException) -> Exception:
-    """``error`` as the failure of the component that raised it, also where it would end a process, a thread or a task.
-
-    Ctrl-C, which only the main thread hears, is raised again.
-    """
+    """Convert whatever a component raised, such as SystemExit, to an Exception. Ctrl-C is raised again."""
     if isinstance(error, Exception):
         return error
-    heard = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN
-    if isinstance(error, KeyboardInterrupt) and heard:
+    main = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN
+    if isinstance(error, KeyboardInterrupt) and main:  # in another thread it can only come from the component
         raise error
     return EndedByCode(one_line(error))
 
 
 @contextmanager
 def blaming(whom: str) -> Iterator[None]:
-    """Tell an error of a user's own code in one line, with the place in that code; our own, and limits, go on as is."""
+    """Turn an error in a user's own code into a ComponentError that says where; our errors and LIMITS pass."""
     try:
         yield
     except BaseException as error:
@@ -122,23 +119,23 @@ def blaming(whom: str) -> Iterator[None]:
 
 
 def blaming_each(items: Iterable[T], whom: str) -> Iterator[T]:
-    """``items``, whose making is code of a user's own, as `blaming` has it."""
+    """Iterate over ``items``, which a user's own code makes, under `blaming`."""
     with blaming(whom):
-        left = iter(items)
+        remaining = iter(items)
     while True:
         with blaming(whom):
-            item = list(islice(left, 1))
+            item = list(islice(remaining, 1))
         if not item:
             return
         yield item[0]
 
 
 def place_in_code(error: BaseException) -> str:
-    """`` (policy.py:16)``: the innermost line that is neither ours nor of an installed package."""
+    """`` (policy.py:16)``: the innermost line that is neither in BestTake nor in an installed package."""
     ours = str(Path(__file__).parent)
     frames = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(("<", ours))]
-    own = [frame for frame in frames if "site-packages" not in frame.filename] or frames
-    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    frames = [frame for frame in frames if "site-packages" not in frame.filename] or frames
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
 def need(library: str, needed_for: str, extra: str = "vision") -> Any:
@@ -151,10 +148,7 @@ def need(library: str, needed_for: str, extra: str = "vision") -> Any:
 
 @contextmanager
 def one_clear_error(message: str) -> Iterator[None]:
-    """Let our own errors pass and turn any other into a ComponentError: ``message`` with ``{}`` for the reason.
-
-    For code of others (a checkpoint, a pickle, safetensors), which can raise anything.
-    """
+    """Turn any foreign error into a ComponentError with this ``message``, in which ``{}`` stands for the reason."""
     try:
         yield
     except BestTakeError:
@@ -164,9 +158,8 @@ def one_clear_error(message: str) -> Iterator[None]:
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:
-    """A hint for an unknown ``word``: the most similar known one, else a list of the known ones."""
-    close = get_close_matches(word, known, n=1)
-    if close:
+    """A hint for an unknown ``word``: the most similar known one, or a list of the known ones."""
+    if close := get_close_matches(word, known, n=1):
         return f"did you mean {close[0]!r}?"
     return f"it has {listed(known, _LISTED)}"
 

@@ -1,4 +1,4 @@
-"""Files: whole or not there at all, where the cache is, and what stands in their heads."""
+"""Reading and writing files: atomic writes, bounded reads, checksums, hashes, and the cache directory."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _SEAL = "sha256"
 def write_bytes(path: Path, data: bytes, *, parents: bool = False) -> Path:
     """Write ``data`` so that a killed process leaves the old file or the new one, never a part; return ``path``.
 
-    The content goes to a temporary name that ends in ``.tmp``, is flushed to the disk, and is then renamed.
-    ``parents`` makes the missing directories.
+    The content is written under a temporary name that ends in ``.tmp``, flushed to the disk, and renamed. ``parents``
+    creates missing directories.
     """
     return stage_bytes(path, data, parents=parents)()
 
 
 def stage_bytes(path: Path, data: bytes, *, parents: bool = False) -> Callable[[], Path]:
-    """The first half of `write_bytes`, which takes long; the function that it returns renames the file."""
+    """Do the first, slow half of `write_bytes`; the function that this returns renames the file."""
     if parents:
         path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with _or_no_file(temporary, path), temporary.open("wb") as file:
+    with _removed_on_error(temporary, path), temporary.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
     def rename() -> Path:
-        with _or_no_file(temporary, path):
+        with _removed_on_error(temporary, path):
             temporary.replace(path)
         return path
 
@@ -50,7 +50,7 @@ def stage_bytes(path: Path, data: bytes, *, parents: bool = False) -> Callable[[
 
 
 @contextmanager
-def _or_no_file(temporary: Path, path: Path) -> Iterator[None]:
+def _removed_on_error(temporary: Path, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -61,14 +61,14 @@ def _or_no_file(temporary: Path, path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str, *, parents: bool = False) -> Path:
-    """`write_bytes` of ``text`` in UTF-8; a byte of a name that is not UTF-8 is written out."""
+    """Write ``text`` in UTF-8 like `write_bytes`; a byte of a name that is not UTF-8 is escaped."""
     return write_bytes(path, text.encode(errors="backslashreplace"), parents=parents)
 
 
 def read_regular(path: Path, most: int = _LARGEST) -> bytes:
-    """The bytes of a regular file of at most ``most``: OSError where it cannot be read, ValueError where it is more.
+    """Read a regular file of at most ``most`` bytes; OSError if it cannot be read, ValueError if it is larger.
 
-    Anything else (a pipe, a device) could block for ever or never end.
+    Anything else (a pipe, a device), which could block or never end, is a ValueError as well.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
@@ -84,10 +84,7 @@ def read_regular(path: Path, most: int = _LARGEST) -> bytes:
 
 
 def read_json(source: Path | str | bytes, most: int = _LARGEST) -> Any:
-    """The value of a JSON file, or of JSON text: OSError where the file cannot be read, ValueError for all else.
-
-    For files that anyone may have written: their size is bounded.
-    """
+    """Read a JSON file or JSON text of bounded size; OSError if the file cannot be read, else ValueError."""
     data = read_regular(source, most) if isinstance(source, Path) else source
     if not isinstance(data, str | bytes):
         raise ValueError(f"a {type(data).__name__} is not JSON text")
@@ -98,12 +95,12 @@ def read_json(source: Path | str | bytes, most: int = _LARGEST) -> Any:
 
 
 def sealed_json(values: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """``values`` as JSON with a checksum of their own; `read_sealed_json` reads them."""
+    """``values`` as JSON with their checksum, for `read_sealed_json`."""
     return json.dumps({**values, _SEAL: _sum_of(values)}, indent=indent).encode()
 
 
 def read_sealed_json(source: Path | bytes, most: int = _LARGEST) -> dict[str, Any]:
-    """What `sealed_json` wrote: OSError where the file cannot be read, ValueError where it is not what was written."""
+    """Read what `sealed_json` wrote; OSError if the file cannot be read, ValueError if it was changed."""
     values = read_json(source, most)
     if not isinstance(values, dict) or values.pop(_SEAL, None) != _sum_of(values):
         raise ValueError("it is not what was written")
@@ -111,12 +108,12 @@ def read_sealed_json(source: Path | bytes, most: int = _LARGEST) -> dict[str, An
 
 
 def check_run(path: Path, run: str) -> None:
-    """RunError when a file was made for another ``run`` than the one whose ``run.json`` lies beside it, if any does."""
+    """RunError if a file belongs to another ``run`` than the ``run.json`` beside it (if there is one)."""
     try:
-        own = read_sealed_json(path.parent / "run.json").get("run")
-    except (OSError, ValueError):  # outcomes alone, or damaged, which is told by whoever needs it
+        expected = read_sealed_json(path.parent / "run.json").get("run")
+    except (OSError, ValueError):  # a run of outcomes alone; if damaged, whoever reads it reports that
         return
-    if own != run:
+    if expected != run:
         raise RunError(f"{path} belongs to another run than the run.json beside it; put back the one that was here")
 
 
@@ -125,9 +122,9 @@ def _sum_of(values: Mapping[str, Any]) -> str:
 
 
 def leads_out(root: Path, path: str | Path) -> bool:
-    """Whether ``path`` below ``root`` lies, or links lead, outside of it; ValueError where it cannot be a path.
+    """Whether ``path`` below ``root`` leads outside of it, also by links; ValueError if it cannot be a path.
 
-    A snapshot in the cache of the Hugging Face hub consists of links to the blobs beside it: those count as inside.
+    A snapshot in the cache of the Hugging Face hub consists of links to the blobs beside it, which count as inside.
     """
     home = root.resolve()
     homes = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]
@@ -139,7 +136,7 @@ def leads_out(root: Path, path: str | Path) -> bool:
 
 
 def links_out(root: Path) -> Iterator[Path]:
-    """The links below the directory ``root`` that lead out of it."""
+    """The links below the directory ``root`` that lead outside."""
     for folder, inner, names in os.walk(root):
         for name in (*inner, *names):
             path = Path(folder) / name
@@ -148,7 +145,7 @@ def links_out(root: Path) -> Iterator[Path]:
 
 
 def clear(path: Path) -> None:
-    """Make ``path`` free: remove a file, move anything else aside, to a name that ends in ``.aside``."""
+    """Make ``path`` free: remove a file or a link, or move a directory to a name that ends in ``.aside``."""
     if path.is_dir() and not path.is_symlink():
         names = (path.with_name(f"{path.name}{number or ''}.aside") for number in itertools.count())
         path.rename(next(name for name in names if not name.exists()))
@@ -163,26 +160,26 @@ def sha256_of(path: Path) -> str:
 
 
 def short_hash(*parts: str | bytes) -> str:
-    """The first 16 digits of the sha256 of ``parts`` joined, for fingerprints."""
+    """The first 16 digits of the sha256 of the joined ``parts``, for fingerprints."""
     joined = b"".join(part.encode() if isinstance(part, str) else part for part in parts)
     return hashlib.sha256(joined).hexdigest()[:16]
 
 
 def as_paths(paths: str | Path | Sequence[str | Path]) -> list[str | Path]:
-    """Several paths or a single one, as a list."""
+    """Turn a path or several paths into a list."""
     return [paths] if isinstance(paths, str | Path) else list(paths)
 
 
 def cache_dir() -> Path:
-    """Where libraries and embeddings are kept between runs: $BESTTAKE_CACHE, else the user's cache directory."""
+    """The directory of cached libraries and embeddings: $BESTTAKE_CACHE, or the user's cache directory."""
     named = os.environ.get("BESTTAKE_CACHE")
     return Path(named) if named else platformdirs.user_cache_path("besttake", appauthor=False)
 
 
 def safetensors_metadata(content: bytes | Path) -> dict[str, str]:
-    """The metadata of a safetensors file, or of its bytes, without reading the tensors; empty where it has none.
+    """Read the metadata of a safetensors file, or of its bytes, without the tensors.
 
-    Raises ValueError where the bytes are not such a file, and what `safe_open` raises where the file is not.
+    Raises ValueError if the bytes are not such a file, and whatever `safe_open` raises if the file is not.
     """
     if isinstance(content, Path):
         from safetensors import safe_open
@@ -198,12 +195,12 @@ def safetensors_metadata(content: bytes | Path) -> dict[str, str]:
 
 
 def versions(*distributions: str) -> str:
-    """Names and versions in a row, for fingerprints; those that are not installed have no version."""
+    """Names and versions in one text, for fingerprints; what is not installed has no version."""
     return "".join(f"{name} {version(name, '')}".strip() for name in distributions)
 
 
 def version(distribution: str = "besttake", fallback: str = "unknown") -> str:
-    """The version of an installed ``distribution``; ``fallback`` where it is not installed."""
+    """The version of an installed ``distribution``; ``fallback`` if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The log of the package: loggers below ``besttake`` are silent until someone shows them.
+"""The log of the package, which is silent unless it is shown.
 
 A program that uses BestTake configures ``logging`` as it likes; the command line's ``-v`` calls `show`, which worker
 processes inherit through the environment.
@@ -16,14 +16,14 @@ _SHOWN = "BESTTAKE_LOG"
 
 
 class _StandardError(logging.Handler):
-    """Writes to what standard error is at the time, so that a progress bar can keep the lines above itself."""
+    """Writes to the present ``sys.stderr``, which a progress bar replaces to keep lines above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(printable(self.format(record)), file=sys.stderr, flush=True)
 
 
 def show(level: int = logging.DEBUG) -> None:
-    """Write the log to standard error, in this process and in workers that it starts from now on."""
+    """Write the log to standard error, in this process and in workers that it starts later."""
     logger = logging.getLogger("besttake")
     os.environ[_SHOWN] = str(level)
     logger.setLevel(level)
@@ -34,6 +34,6 @@ def show(level: int = logging.DEBUG) -> None:
 
 
 def show_if_parent_does() -> None:
-    """In a worker process: write the log as the parent does."""
+    """In a worker process, write the log if the parent does."""
     if os.environ.get(_SHOWN, "").isdigit():
         show(int(os.environ[_SHOWN]))

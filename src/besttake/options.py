@@ -1,4 +1,4 @@
-"""Typed reading of URI options, the same for every family: text in, the value it means out, one style of error.
+"""Reading the options of URIs: text in, typed values out, and one style of error for all families.
 
 >>> read = Reader("libero:spatial")
 >>> read.whole("size", "256")
@@ -22,7 +22,7 @@ from besttake.errors import ComponentError
 
 _LONGEST = 200
 _ALIAS = re.compile("[&*]")
-"""A longer option, or one with aliases, stays text: YAML could make it grow without end."""
+"""An option that is longer, or has aliases, stays text, because YAML aliases can grow without bound."""
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -33,67 +33,66 @@ class Reader:
 
     uri: str
 
-    def whole(self, name: str, given: Any, least: int = 1, most: int | None = None) -> int:
-        """A whole number from ``least`` to ``most``."""
-        text = str(given)
-        if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+    def whole(self, name: str, text: Any, least: int = 1, most: int | None = None) -> int:
+        """Read a whole number from ``least`` to ``most``."""
+        digits = str(text)
+        if not digits.isdecimal() or int(digits) < least or (most is not None and int(digits) > most):
             limits = f"of at least {least}" if most is None else f"from {least} to {most}"
-            raise self._wrong(name, given, f"a whole number {limits}")
-        return int(text)
+            raise self._wrong(name, text, f"a whole number {limits}")
+        return int(digits)
 
-    def optional_whole(self, name: str, given: Any, least: int = 1, most: int | None = None) -> int | None:
-        """A whole number, or None where the option is not given."""
-        return None if given in (None, "") else self.whole(name, given, least, most)
+    def optional_whole(self, name: str, text: Any, least: int = 1, most: int | None = None) -> int | None:
+        """Read a whole number; None if the option is not given."""
+        return None if text in (None, "") else self.whole(name, text, least, most)
 
-    def number(self, name: str, given: Any, least: float | None = None) -> float:
-        """A finite or infinite number of at least ``least``."""
+    def number(self, name: str, text: Any, least: float | None = None) -> float:
+        """Read a finite or infinite number of at least ``least``."""
         try:
-            number = float(given)
+            number = float(text)
         except (TypeError, ValueError):
-            raise self._wrong(name, given, "a number") from None
+            raise self._wrong(name, text, "a number") from None
         if least is not None and not number >= least:
-            raise self._wrong(name, given, f"a number of at least {least:g}")
+            raise self._wrong(name, text, f"a number of at least {least:g}")
         return number
 
-    def flag(self, name: str, given: Any) -> bool:
-        """``true`` or ``false``, also written as 1, 0, yes or no."""
-        read = value(given)
-        if read not in (True, False):
-            raise self._wrong(name, given, "true or false")
-        return bool(read)
+    def flag(self, name: str, text: Any) -> bool:
+        """Read ``true`` or ``false``, also written as 1, 0, yes or no."""
+        flag = value(text)
+        if flag not in (True, False):
+            raise self._wrong(name, text, "true or false")
+        return bool(flag)
 
-    def choice(self, name: str, given: str, known: Collection[Choice]) -> Choice:
-        """One of the ``known`` words."""
+    def choice(self, name: str, text: str, known: Collection[Choice]) -> Choice:
+        """Read one of the ``known`` words."""
         for word in known:
-            if given == word:
+            if text == word:
                 return word
-        raise self._wrong(name, given, f"one of {', '.join(known)}")
+        raise self._wrong(name, text, f"one of {', '.join(known)}")
 
-    def indexes(self, name: str, given: str | None) -> tuple[int, ...]:
-        """``"0:3,7"`` is (0, 1, 2, 7); empty where the option is not given."""
+    def indexes(self, name: str, text: str | None) -> tuple[int, ...]:
+        """Read ``"0:3,7"`` as (0, 1, 2, 7); empty if the option is not given."""
         indexes: list[int] = []
-        for part in names(given):
+        for part in names(text):
             first, colon, end = part.partition(":")
             if not first.isdecimal() or (colon and not end.isdecimal()):
-                raise self._wrong(name, given, "a list of indexes such as 0:3,7")
+                raise self._wrong(name, text, "a list of indexes such as 0:3,7")
             indexes += range(int(first), int(end) if colon else int(first) + 1)
         return tuple(indexes)
 
-    def mapping(self, name: str, given: str) -> dict[str, str]:
-        """``"observation/image:agentview,observation/wrist:wrist"`` as a dict; keys may hold colons, values not."""
-        pairs = [pair.rpartition(":") for pair in names(given)]
+    def mapping(self, name: str, text: str) -> dict[str, str]:
+        """Read ``"observation/image:agentview,observation/wrist:wrist"`` as a dict; only keys may have colons."""
+        pairs = [pair.rpartition(":") for pair in names(text)]
         if any(not key or not word for key, _, word in pairs):
-            raise self._wrong(name, given, "a list of pairs such as image:agentview,image2:wrist")
+            raise self._wrong(name, text, "a list of pairs such as image:agentview,image2:wrist")
         return {key: word for key, _, word in pairs}
 
     def only(self, options: Collection[str], known: Collection[str]) -> None:
-        """ComponentError when an option is not among those ``known``."""
-        unknown = [name for name in options if name not in known]
-        if unknown:
+        """ComponentError if an option is not ``known``."""
+        if unknown := [name for name in options if name not in known]:
             raise ComponentError(f"{self.uri}: no option {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
 
-    def _wrong(self, name: str, given: Any, expected: str) -> ComponentError:
-        return ComponentError(f"{self.uri}: {name}={given} is not {expected}")
+    def _wrong(self, name: str, text: Any, expected: str) -> ComponentError:
+        return ComponentError(f"{self.uri}: {name}={text} is not {expected}")
 
 
 def value(text: Any) -> Any:
@@ -107,12 +106,12 @@ def value(text: Any) -> Any:
 
 
 def names(text: str | None) -> tuple[str, ...]:
-    """``"a,b"`` -> ("a", "b"); empty where nothing is given."""
+    """``"a,b"`` -> ("a", "b"); empty if nothing is given."""
     return tuple(part for part in (text or "").split(",") if part)
 
 
 def check_known(uri: str, factory: Callable[..., Any], options: Collection[str]) -> None:
-    """ComponentError when ``factory`` has no parameter for one of ``options``."""
+    """ComponentError if ``factory`` has no parameter for one of ``options``."""
     try:
         parameters = inspect.signature(factory).parameters.values()
     except ValueError:

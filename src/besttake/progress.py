@@ -1,7 +1,7 @@
-"""Progress for people: a bar with time left on a terminal, a plain line now and then when piped, nothing when quiet.
+"""Progress on standard error: a bar on a terminal, a line now and then in a pipe, nothing when quiet.
 
-A diagnosis shows one bar for all of its takes (`Reporter.run`), with the stage that is going on, the success of single
-takes so far, and the time that is left. Other work shows its own bar (`Reporter.stage`).
+A diagnosis shows one bar for all of its takes (`Reporter.run`), with the present stage, the success of single takes so
+far, and the time left. Other work has a bar of its own (`Reporter.stage`).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 _EVERY = 10.0
 _SURE, _ENOUGH = 3.0, 20
-"""Before so many seconds and steps no time is told: the first steps come in bursts, or wait for something to start."""
+"""Seconds and steps before the time left is shown, because the first steps come in bursts or wait for a start."""
 Clock = Callable[[], float]
 
 
 class SafeConsole(Console):
-    """A console that writes out control codes in what it is given, such as names that came from files."""
+    """A console that escapes control codes in its input, such as names from files."""
 
     def __init__(self, *, stderr: bool = False, soft_wrap: bool = False) -> None:
         super().__init__(stderr=stderr, soft_wrap=soft_wrap, highlight=False, emoji=False, markup=False)
 
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The segments of ``renderable``, made harmless; those by which rich itself moves the cursor stay."""
+        """Render with control codes escaped, except those with which rich itself moves the cursor."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 class Stage:
-    """One stretch of work: ``done`` of ``total`` steps (0: not known yet), timed once the total is known."""
+    """A stage of work: ``done`` of ``total`` steps (0: not known yet), timed once the total is known."""
 
     def __init__(self, name: str = "", unit: str = "", total: int = 0, clock: Clock = time.monotonic) -> None:
         self.name, self.unit, self.done, self.total = name, unit, 0, total
@@ -51,18 +51,18 @@ class Stage:
         self._clock, self.began = clock, clock()
 
     def advance(self, count: int = 1) -> None:
-        """Note that ``count`` more steps are done."""
+        """Count ``count`` more steps as done."""
         self.reach(self.done + count, self.total)
 
     def reach(self, done: int, total: int) -> None:
-        """Note that ``done`` of ``total`` steps are done, as far as one knows now."""
+        """Set the number of steps that are done, and the total as far as it is known."""
         if not self.done and not self.total:
             self.began = self._clock()
         self.done, self.total = done, total
         self.draw()
 
     def left(self) -> float | None:
-        """Seconds that are left; None where that is not known."""
+        """Seconds left; None if unknown."""
         return time_left(self.done, self.total, self._clock() - self.began)
 
     def counted(self) -> str:
@@ -76,7 +76,7 @@ class Stage:
 
 @dataclass
 class RunProgress:
-    """A run with all of its stages: the takes that each policy has at most to make, and those done.
+    """The progress of a run over all its stages: the most takes ``planned`` for each policy, and those ``done``.
 
     ``singles`` are the outcomes of single takes of the ``policy`` that is playing.
     """
@@ -94,12 +94,12 @@ class RunProgress:
 
     @property
     def total(self) -> int:
-        """All takes that are to be made, as far as one knows now."""
+        """The most takes of the run, as far as is known."""
         return sum(self.planned.values())
 
     @contextmanager
     def during(self, stage: Stage, plays: bool) -> Iterator[Stage]:
-        """``stage`` goes on within; ``plays`` says that it makes takes."""
+        """Within this context the run is in ``stage``; ``plays`` says whether it plays takes."""
         self.stage, self._plays, stage.draw = stage, plays, self.draw
         self.draw()
         try:
@@ -109,11 +109,11 @@ class RunProgress:
             self.stage, self._plays = None, False
 
     def _seconds(self) -> float:
-        """How long takes have been played."""
+        """The time spent playing takes."""
         return self._played + (self.clock() - self.stage.began if self.stage is not None and self._plays else 0.0)
 
     def saw(self, policy: str, arm: str, success: bool | None) -> None:
-        """Count a take. Those of the arm base are no estimate of pass@1 yet: takes that fail can take longest."""
+        """Count a take. The mean of ``singles`` does not estimate pass@1 yet, because takes that fail end last."""
         self.done += 1
         self.on_take(policy, arm, success)
         if policy != self.policy:
@@ -122,37 +122,35 @@ class RunProgress:
             self.singles.append(success)
 
     def left(self) -> float | None:
-        """Seconds for the takes to come; None while nobody can tell."""
+        """Seconds left for all takes; None if unknown."""
         if self.done >= self.total:
             return self.stage.left() if self.stage is not None else None
         return time_left(self.done, self.total, self._seconds())
 
     def doing(self) -> str:
-        """The stage that is going on: ``takes testbed:half``, ``scores 12/90 takes``; empty between two."""
+        """The present stage: ``takes testbed:half`` or ``scores 12/90 takes``; empty between stages."""
         stage = self.stage
         return "" if stage is None else stage.name if self._plays else stage.counted()
 
     def text(self) -> str:
         """``takes testbed:half, 120 of at most 2880 takes, of base takes that ended 41 % succeeded, 2 min left``."""
-        shown = self._plays and self.singles
-        single = (
-            f"of base takes that ended {100 * sum(self.singles) / len(self.singles):.0f} % succeeded" if shown else ""
-        )
-        if not shown and self._plays and self.stage is not None and not self.stage.done and self._seconds() > _EVERY:
+        single = ""
+        if self._plays and self.singles:
+            single = f"of base takes that ended {100 * sum(self.singles) / len(self.singles):.0f} % succeeded"
+        elif self._plays and self.stage is not None and not self.stage.done and self._seconds() > _EVERY:
             single = f"playing the first takes for {self._seconds():.0f} s"
         counted = f"{self.done} of at most {self.total} takes" if self.total else ""
         return ", ".join(filter(None, (self.doing(), counted, single, duration(self.left()))))
 
 
 def time_left(done: int, total: int, took: float) -> float | None:
-    """Seconds for what is left when ``done`` of ``total`` took so long; None before that tells how fast it goes."""
-    return (
-        (total - done) * took / done if took >= _SURE and done >= max(1, min(_ENOUGH, total // 5)) and total else None
-    )
+    """Seconds left after ``done`` of ``total`` steps took ``took`` seconds; None if that is too early to say."""
+    known = total and took >= _SURE and done >= max(1, min(_ENOUGH, total // 5))
+    return (total - done) * took / done if known else None
 
 
 def duration(seconds: float | None) -> str:
-    """``2 min left``; empty where that is not known."""
+    """``2 min left``; empty if unknown."""
     if seconds is None:
         return ""
     if seconds < 100:
@@ -169,16 +167,16 @@ class Reporter:
         self._run: RunProgress | None = None
 
     def note(self, text: str) -> None:
-        """A line worth reading unless one wants quiet."""
+        """Print a line, unless quiet."""
         if self.shown:
             self.console.print(text, style="dim", soft_wrap=not self.console.is_terminal)
 
     def conclude(self, result: Result) -> None:
-        """A diagnosis has come to its result."""
+        """Called with the result of a diagnosis."""
 
     @contextmanager
     def run(self, planned: Mapping[str, int]) -> Iterator[RunProgress]:
-        """Show all stages within as those of one run, whose policies have ``planned`` takes to make."""
+        """Show all stages within this context as one run, with ``planned`` takes for each policy."""
         self._run = run = RunProgress(dict(planned))
         try:
             with self._shown(run):
@@ -188,9 +186,9 @@ class Reporter:
 
     @contextmanager
     def stage(self, name: str, total: int, unit: str = "", *, plays: bool = False) -> Iterator[Stage]:
-        """Show a stretch of ``total`` steps; nothing where there are none. -1: the work itself says (`Stage.reach`).
+        """Show a stage of ``total`` steps; -1 means that `Stage.reach` will set the total, and 0 shows nothing.
 
-        Within `run`, it is a stage of the run; ``plays`` says that its steps are the run's takes.
+        Within `run`, it is a stage of the run; ``plays`` says whether its steps are the run's takes.
         """
         stage = Stage(name, unit, max(total, 0))
         if total == 0:
@@ -204,7 +202,7 @@ class Reporter:
 
     @contextmanager
     def _shown(self, progress: Stage | RunProgress) -> Iterator[None]:
-        """Move a bar whenever ``progress`` draws, or print a line now and then where there is no terminal."""
+        """Draw a bar for ``progress``, or print a line now and then if there is no terminal."""
         printed = time.monotonic()
 
         def line() -> None:
@@ -224,12 +222,12 @@ class Reporter:
 
 
 def as_reporter(progress: bool | Reporter) -> Reporter:
-    """The reporter itself, or one that shows progress (True) or nothing (False)."""
+    """Return the reporter itself, or one that shows progress (True) or nothing (False)."""
     return progress if isinstance(progress, Reporter) else Reporter(progress)
 
 
 class _Text(ProgressColumn):
-    """The text that goes with a bar, made anew whenever the bar is drawn, so that the time left goes on."""
+    """The text beside a bar, made again whenever the bar is drawn, so that the time left is up to date."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         super().__init__()

@@ -2,14 +2,14 @@
 
 There are six families: policies, envs, encoders, demos, arms and scorers. Third parties add schemes through entry
 points in the groups ``besttake.policies``, ``besttake.envs`` and so on: the entry point's name is the scheme, and its
-object is called as ``factory(rest, **options)``, where options come from the URI's query and from the caller. A
-component that is not packaged is named by its place: ``python:my_module:make?key=value`` calls
-``my_module.make(key="value")``, where the module may also lie in the current directory or beside the running script.
+object is called as ``factory(rest, **options)``, with options from the URI's query and from the caller. A component
+that is not packaged is named by its module: ``python:my_module:make?key=value`` calls ``my_module.make(key="value")``.
+The module may also be in the current directory or beside the running script.
 
-Data never names code. A URI that stands in a file is a `FromFile`, which is no text, so that it cannot lose its
-origin: it may name built-in components and installed entry points, but neither ``python:`` nor ``trust_remote_code``,
-unless the user or the program named the same URI as well, or trusts the file (`trust`). `make` is the one place that
-enforces this, and tests/test_no_code_from_data.py lists every call of it, with where its URI comes from.
+Data never names code. A URI from a file is a `FromFile`, not a string, so that its origin cannot be lost. It may name
+built-in components and installed entry points, but neither ``python:`` nor ``trust_remote_code``, unless the user or
+the program has named the same URI, or trusts the file (`trust`). Only `make` enforces this, and
+tests/test_no_code_from_data.py lists every call of it, with the origin of its URI.
 """
 
 from __future__ import annotations
@@ -89,19 +89,17 @@ _PLUGINS = {
     **dict.fromkeys(("judge", "classifier", "lerobot-reward"), "model-scorers"),
     **dict.fromkeys(("rlds", "zarr", "aloha", "maniskill", "droid"), "formats"), "hub": "lerobot_policy_besttake",
 }  # fmt: skip
-"""Schemes that are no part of this package, but of a plug-in in ``contrib/``."""
-_ONE_OF = {
+"""The plug-in in ``contrib/`` that has a scheme which is not part of this package."""
+_SINGULAR = {
     "policies": "policy", "envs": "env", "encoders": "encoder", "demos": "source of demonstrations", "arms": "arm",
     "scorers": "scorer",
 }  # fmt: skip
-
-
 _MEMBERS = {
     "policies": ("spec", "sample"), "envs": ("spec", "reset", "step", "observe", "close"),
     "encoders": ("spec", "encode"), "demos": ("name", "camera", "fps", "fingerprint", "__iter__"),
     "arms": ("spec", "act"), "scorers": ("spec", "score"),
 }  # fmt: skip
-"""What every member of a family has: the protocol in its ``base.py``."""
+"""The attributes of every member of a family, from the protocol in its ``base.py``."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Uri:
     def parse(cls, text: str | FromFile) -> Uri:
         """``"libero:spatial?images=openpi"`` -> ``Uri("libero", "spatial", {"images": "openpi"})``.
 
-        A plus is a plus, as in the name of a file; a space may be written as %20.
+        A plus stays a plus, as in the name of a file; a space may be written as %20.
         """
         text = text.text if isinstance(text, FromFile) else text
         head, _, query = text.partition("?")
@@ -126,9 +124,9 @@ class Uri:
 
 @dataclass(frozen=True)
 class FromFile:
-    """A URI that stands in ``file``, so that data, and not a user, chose it.
+    """A URI from ``file``, chosen by data and not by a user.
 
-    It is no text: where one is made of it, it names nothing. What it says is made by this registry alone.
+    It is not a string, and ``str`` of it is not a URI, so that only this registry can use it.
     """
 
     text: str
@@ -143,7 +141,7 @@ class FromFile:
 
 
 _TRUSTED: set[str | Path] = set()
-"""URIs that were named by the user or the program, and absolute paths of files that may name code."""
+"""URIs named by the user or the program, and absolute paths of files that may name code."""
 
 
 def trust(*names: str | Path) -> None:
@@ -165,12 +163,12 @@ def trust(*names: str | Path) -> None:
 
 
 def trusted() -> frozenset[str | Path]:
-    """What `trust` was told, to be handed on to other processes."""
+    """All that `trust` has allowed, for other processes."""
     return frozenset(_TRUSTED)
 
 
 def check_harmless(group: str, uri: FromFile) -> None:
-    """ComponentError when ``uri``, which stands in a file, would run code that is neither built in nor installed."""
+    """ComponentError if a URI from a file would run code that is neither built in nor installed."""
     parsed = Uri.parse(uri)
     if parsed.scheme == "python" or "trust_remote_code" in parsed.options or _imports_by_name(group, parsed):
         check_trusted(uri.file, uri.text)
@@ -181,15 +179,15 @@ def check_trusted(file: Path, code: str) -> None:
     place = file.resolve()
     if code not in _TRUSTED and not {place, place.parent} & _TRUSTED:
         run = (file.parent / "run.json").is_file()
-        what, who = (file.parent, "made this run") if run else (file, "wrote the file")
+        place, author = (file.parent, "made this run") if run else (file, "wrote the file")
         raise ComponentError(
             f"{file} names code to run ({code[:200]}), and a file may not: name it yourself on the command line or in"
-            f" Python, or, if you trust whoever {who}, add `trust` {what}"
+            f" Python, or, if you trust whoever {author}, add `trust` {place}"
         )
 
 
 def _imports_by_name(group: str, uri: Uri) -> bool:
-    """Whether an env would run code from the hub, or a module neither installed nor of the benchmarks it is for."""
+    """Whether an env would run code from the hub, or a module that is neither installed nor one of vla-eval's."""
     module, colon, _ = uri.rest.partition(":")
     if group == "envs" and uri.scheme == "hub":
         return True
@@ -205,24 +203,24 @@ def _imports_by_name(group: str, uri: Uri) -> bool:
 
 
 def _installed(package: str) -> bool:
-    """Whether a package is installed as a whole; a namespace package can have parts in the current directory."""
+    """Whether a package is fully installed; parts of a namespace package can be in the current directory."""
     spec = importlib.util.find_spec(package) if package in packages_distributions() else None
     return spec is not None and spec.origin is not None
 
 
 def schemes(group: str) -> tuple[str, ...]:
-    """All schemes known in ``group`` ("policies", "envs", …), ours and third parties'."""
+    """All known schemes of ``group`` ("policies", "envs", …), ours and those of third parties."""
     return tuple(sorted({*_BUILTIN[group], *(entry.name for entry in _plugins(group))}))
 
 
 @cache
 def _plugins(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of a family. To list them reads a file of every installed package, so it is done once."""
+    """The entry points of a family, read once, because that reads a file of every installed package."""
     return tuple(entry_points(group=f"besttake.{group}"))
 
 
 def policy(uri: str | FromFile, *, trust_remote_code: bool = False, **options: Any) -> Policy:
-    """The policy that ``uri`` names.
+    """Make the policy that ``uri`` names.
 
     With ``trust_remote_code`` a factory that has a parameter of that name may run code that comes with a checkpoint.
     """
@@ -230,17 +228,17 @@ def policy(uri: str | FromFile, *, trust_remote_code: bool = False, **options: A
 
 
 def env(uri: str | FromFile, *, trust_remote_code: bool = False, **options: Any) -> Env:
-    """The environment that ``uri`` names; ``trust_remote_code`` as for a policy.
+    """Make the environment that ``uri`` names; ``trust_remote_code`` as for a policy.
 
-    A file that may name code may also name an env from the hub, and so may the program once it was allowed to.
+    Envs from the hub are also allowed in a trusted file, and to the program once it was allowed that env.
     """
-    allowed = uri in _TRUSTED or isinstance(uri, FromFile)  # one from a file that may not is refused below
-    given = trust_remote_code or (allowed and Uri.parse(uri).scheme == "hub")
-    return cast("Env", make("envs", uri, **_consent("envs", uri, given), **options))
+    allowed = uri in _TRUSTED or isinstance(uri, FromFile)  # other files are refused below
+    consent = trust_remote_code or (allowed and Uri.parse(uri).scheme == "hub")
+    return cast("Env", make("envs", uri, **_consent("envs", uri, consent), **options))
 
 
 def _consent(group: str, uri: str | FromFile, given: bool) -> dict[str, bool]:
-    """The option ``trust_remote_code`` where it is ``given``, for factories that have a parameter of that name."""
+    """The option ``trust_remote_code`` if it is ``given`` and the factory has a parameter of that name."""
     text = _harmless(group, uri)
     asks = given and "trust_remote_code" in signature(_factory(group, text)).parameters
     return {"trust_remote_code": True} if asks else {}
@@ -248,32 +246,32 @@ def _consent(group: str, uri: str | FromFile, given: bool) -> dict[str, bool]:
 
 @contextmanager
 def opened_env(uri: str | FromFile, *, trust_remote_code: bool = False) -> Iterator[Env]:
-    """The environment that ``uri`` names, closed at the end; whatever its code raises is told in one line."""
+    """Make the environment that ``uri`` names, and close it at the end; its errors become one line."""
     with blaming(uri.text if isinstance(uri, FromFile) else uri):
-        made = env(uri, trust_remote_code=trust_remote_code)
+        opened = env(uri, trust_remote_code=trust_remote_code)
         try:
-            yield made
+            yield opened
         finally:
-            made.close()
+            opened.close()
 
 
 def encoder(uri: str | FromFile, **options: Any) -> Encoder:
-    """The encoder that ``uri`` names."""
+    """Make the encoder that ``uri`` names."""
     return cast("Encoder", make("encoders", uri, **options))
 
 
 def demos(uri: str | FromFile, **options: Any) -> Any:
-    """The source of demonstrations that ``uri`` names (see `besttake.demos.base.Source`)."""
+    """Make the source of demonstrations that ``uri`` names (see `besttake.demos.base.Source`)."""
     return make("demos", uri, **options)
 
 
 def arm(uri: str | FromFile, **options: Any) -> Arm:
-    """The arm that ``uri`` names."""
+    """Make the arm that ``uri`` names."""
     return cast("Arm", make("arms", uri, **options))
 
 
 def scorer(uri: str | FromFile, **options: Any) -> Scorer:
-    """The scorer that ``uri`` names. Scores are kept by the scorer's name, so nobody else's may have one of ours."""
+    """Make the scorer that ``uri`` names. It must not have the name of one of ours, by which scores are stored."""
     scorer = cast("Scorer", make("scorers", uri, **options))
     if scorer.spec.name in _BUILTIN["scorers"] and Uri.parse(uri).scheme != scorer.spec.name:
         raise ComponentError(f"{uri}: {scorer.spec.name!r} is the name of a scorer of BestTake; give yours another")
@@ -281,13 +279,13 @@ def scorer(uri: str | FromFile, **options: Any) -> Scorer:
 
 
 def make(group: str, named: str | FromFile, **options: Any) -> Any:
-    """The component of family ``group`` that a URI names; ComponentError when it cannot be made, or is no such one."""
+    """Make the component of family ``group`` that a URI names; ComponentError if that fails."""
     text = _harmless(group, named)
     uri = Uri.parse(text)
-    own = uri.scheme == "python" or _imports_by_name(group, uri)
-    if not isinstance(named, FromFile) and own and (uri.scheme != "hub" or options.get("trust_remote_code") is True):
-        trust(text)  # the program itself names it, so its files may as well
-    if uri.scheme == "gym" and (not isinstance(named, FromFile) or _imports_by_name(group, uri)):
+    foreign, by_program = uri.scheme == "python" or _imports_by_name(group, uri), not isinstance(named, FromFile)
+    if by_program and foreign and (uri.scheme != "hub" or options.get("trust_remote_code") is True):
+        trust(text)  # the program names it, so its files may as well
+    if uri.scheme == "gym" and (by_program or foreign):
         _see_user_modules()  # gym:MODULE:ID imports the module that registers the env
     factory = _factory(group, text)
     if uri.scheme != "python" and _takes_name(factory):
@@ -300,20 +298,20 @@ def make(group: str, named: str | FromFile, **options: Any) -> Any:
         component = factory(**options)
         _check_member(group, text, component)
         if uri.scheme in ("python", "gym") and group in ("policies", "envs"):
-            _tell_versions_apart(uri, component)
+            _add_fingerprint(uri, component)
         if uri.scheme == "python" and uri.rest.startswith("__main__:"):
-            _check_seen_elsewhere(group, text, component)
+            _check_importable(group, text, component)
     return component
 
 
 def _takes_name(factory: Callable[..., Any]) -> bool:
-    """Whether a factory has a parameter for what follows the colon of a URI."""
+    """Whether a factory has a parameter for the part of a URI after the colon."""
     named = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     return any(parameter.kind in named for parameter in signature(factory).parameters.values())
 
 
 def _harmless(group: str, named: str | FromFile) -> str:
-    """The text of a URI; ComponentError when it stands in a file, and would run what a file may not name."""
+    """The text of a URI; ComponentError if it comes from a file that may not name it."""
     if isinstance(named, FromFile):
         check_harmless(group, named)
         return named.text
@@ -321,42 +319,44 @@ def _harmless(group: str, named: str | FromFile) -> str:
 
 
 def _check_member(group: str, text: str, component: Any) -> None:
-    """ComponentError when what a factory made is no member of its family."""
-    has, lacks = type(component).__name__, [name for name in _MEMBERS[group] if not hasattr(component, name)]
-    if lacks:
-        raise ComponentError(f"{text}: this made a {has} without {lacks[0]}, which every {_ONE_OF[group]} has")
-    if "spec" in _MEMBERS[group] and not hasattr(component.spec, "name"):
-        raise ComponentError(f"{text}: this made a {has} whose spec has no name, as that of every {_ONE_OF[group]} has")
+    """ComponentError if the component is not a member of its family."""
+    kind, missing = type(component).__name__, [name for name in _MEMBERS[group] if not hasattr(component, name)]
+    if not missing and "spec" in _MEMBERS[group] and not hasattr(component.spec, "name"):
+        missing = ["a name in its spec"]
+    if missing:
+        raise ComponentError(f"{text}: this made a {kind} without {missing[0]}, which every {_SINGULAR[group]} has")
 
 
-def _tell_versions_apart(uri: Uri, component: Any) -> None:
-    """Give a user's own policy or env that has no fingerprint that of its file, and add it to that of a Gymnasium env:
-    what an older version of it did must not be taken for its own."""
+def _add_fingerprint(uri: Uri, component: Any) -> None:
+    """Make the fingerprint of a user's own policy or env depend on its file, so that an edited one is another one.
+
+    This is done for a policy or env without a fingerprint, and for any Gymnasium env that is not installed.
+    """
     spec, module = getattr(component, "spec", None), type(component).__module__
-    known = getattr(spec, "fingerprint", None)
+    fingerprint = getattr(spec, "fingerprint", None)
     if uri.scheme == "gym":
         module, colon, _ = uri.rest.partition(":")
         if not colon or _installed(module.partition(".")[0]):  # an installed package has a version
             return
-    elif known != "":
+    elif fingerprint != "":
         return
     code = "" if module.partition(".")[0] == __package__ else hash_of_code(module)
     if is_dataclass(spec) and code:
-        with suppress(AttributeError):  # a spec that is computed says itself what it is
-            component.spec = replace(cast(Any, spec), fingerprint=f"{known}{code}")
+        with suppress(AttributeError):  # a spec that is a property is left alone
+            component.spec = replace(cast(Any, spec), fingerprint=f"{fingerprint}{code}")
 
 
 def hash_of_code(module: str) -> str:
-    """A hash of the file of a module, of a package that of all its files; empty where it has none, as in a notebook."""
+    """A hash of the file of a module, or of all files of a package; empty if there is none, as in a notebook."""
     file = Path(getattr(sys.modules.get(module), "__file__", None) or "")
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     return short_hash(*(each.read_bytes() for each in files)) if file.is_file() else ""
 
 
-def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:
-    """ComponentError when other processes have to make a component that a script or a notebook defines."""
+def _check_importable(group: str, text: str, component: Any) -> None:
+    """ComponentError if other processes have to make a component that a script or a notebook defines."""
     if group == "envs" or (group == "policies" and getattr(component.spec, "small", False)):
-        file = f"my_{_ONE_OF[group]}"
+        file = f"my_{_SINGULAR[group]}"
         raise ComponentError(
             f"{text}: the processes that play takes cannot import what a script or a notebook defines; write"
             f" it to a file (in a notebook: %%writefile {file}.py) and name that, python:{file}:…"
@@ -364,7 +364,7 @@ def _check_seen_elsewhere(group: str, text: str, component: Any) -> None:
 
 
 def takes_option(group: str, text: str, option: str) -> bool:
-    """Whether what makes the component of this URI has a parameter ``option``; nothing is made."""
+    """Whether the factory of this URI has a parameter ``option``; nothing is made."""
     try:
         check_known(text, _factory(group, text), [option])
     except ComponentError:
@@ -373,7 +373,7 @@ def takes_option(group: str, text: str, option: str) -> bool:
 
 
 def check_scheme(group: str, text: str) -> None:
-    """ComponentError when nothing in ``group`` has the scheme of this URI. Nothing is imported."""
+    """ComponentError if ``group`` does not have the scheme of this URI; nothing is imported."""
     scheme, known = Uri.parse(text).scheme, schemes(group)
     if scheme not in (*known, "python"):
         near = get_close_matches(scheme, known, n=1)
@@ -384,15 +384,15 @@ def check_scheme(group: str, text: str) -> None:
             name = _PLUGINS[scheme]
             package = name if name.startswith("lerobot_") else f"besttake-{name}"
             hint = f"install {package}, from contrib/{name} in BestTake's repository"
-        raise ComponentError(f"{text}: no {_ONE_OF[group]} of kind {scheme!r}; {hint}")
+        raise ComponentError(f"{text}: no {_SINGULAR[group]} of kind {scheme!r}; {hint}")
 
 
 def _meant(group: str, text: str) -> str:
-    """What was probably meant by a text that names a file, a Gymnasium env or a checkpoint; empty where unknown."""
+    """The URI that was probably meant by the name of a file, a Gymnasium env or a checkpoint; empty if unknown."""
     file, _, name = text.partition("?")[0].partition(":")
     module = Path(file).name.removesuffix(".py")
     if file.endswith(".py") or f"{module}.py" in [each.name for each in Path.cwd().glob("*.py")]:
-        where = "" if name else f", where NAME in {module}.py is what makes the {_ONE_OF[group]}"
+        where = "" if name else f", where NAME in {module}.py is what makes the {_SINGULAR[group]}"
         return f"python:{module}:{name or 'NAME'}{where}"
     if group == "envs" and re.search(r"-v\d+$", text):
         return f"gym:{text}" + ("" if ":" in text else f", or gym:MODULE:{text} for an env that MODULE registers")
@@ -400,7 +400,7 @@ def _meant(group: str, text: str) -> str:
 
 
 def _factory(group: str, text: str) -> Callable[..., Any]:
-    """What makes the component: of this package, of an entry point, or of the user's own module."""
+    """The function that makes a component, from this package, an entry point or the user's own module."""
     uri = Uri.parse(text)
     if uri.scheme == "python":
         _see_user_modules()
@@ -414,7 +414,7 @@ def _factory(group: str, text: str) -> Callable[..., Any]:
 
 
 def _see_user_modules() -> None:
-    """Let modules in the current directory and beside the running script be imported, after all installed ones."""
+    """Make modules in the current directory and beside the running script importable, after installed ones."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     for place in (Path.cwd(), *([Path(script).resolve().parent] if script else [])):
         if str(place) not in sys.path:
@@ -423,15 +423,15 @@ def _see_user_modules() -> None:
 
 def _load(place: str, text: str) -> Callable[..., Any]:
     module, _, name = place.partition(":")
-    what = f"{name or 'a factory'} from {module or 'nowhere'}"
     try:
         loaded = importlib.import_module(module)
-    except BaseException as error:  # the module is the user's own, and can fail in any way
+    except BaseException as error:  # the user's own module can fail in any way
         if module and isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
             near = get_close_matches(module, [file.stem for file in Path.cwd().glob("*.py")], n=1)
             hint = f"did you mean python:{near[0]}:{name}?" if near else "name a module of your own or an installed one"
             absent = f"{text}: there is no {module}.py in {Path.cwd()}, and no such package"
             raise ComponentError(f"{absent}; {hint}") from error
+        what = f"{name or 'a factory'} from {module or 'nowhere'}"
         raise ComponentError(f"{text}: cannot import {what} ({one_line(failure(error))})") from error
     if not name:
         raise ComponentError(f"{text}: say what in {module} makes it, python:{module}:NAME; it has {_public(loaded)}")
@@ -441,6 +441,6 @@ def _load(place: str, text: str) -> Callable[..., Any]:
 
 
 def _public(module: Any) -> list[str]:
-    """The names of a module's own functions and classes."""
-    own = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__)
-    return [name for name in own if not name.startswith("_")]
+    """The public functions and classes that a module defines."""
+    names = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__)
+    return [name for name in names if not name.startswith("_")]

@@ -1,7 +1,7 @@
 """``result.json``: every number of the report, in a documented, versioned schema.
 
 Proportions are fractions (0.11, not 11 points). A quantity that is undefined or was not measured has ``value: null``
-and, where it helps, a ``reason``. ``python -m besttake.result`` prints the JSON schema.
+and often a ``reason``. ``python -m besttake.result`` prints the JSON schema.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Headroom(_Model):
 class Selector(_Model):
     """One way to pick one of N takes: its success, its gain over pass@1, and its capture (gain / headroom).
 
-    ``leak``: the score depends on what follows its window, or on the length of a take in the window
-    ``episode``, so it sees the outcome rather than how well the take went.
+    ``leak``: the score depends on what follows its window, or on the length of a take in the window ``episode``, so it
+    measures the outcome and not how well the take went.
     """
 
     success: Estimate
@@ -81,8 +81,8 @@ class Selectors(_Model):
 class Ranking(_Model):
     """How well each score orders takes, as ``within[scorer][window]`` and ``pooled[scorer][window]``.
 
-    ``within`` is the AUC among takes of the same start, which is what picking needs; ``pooled`` is the AUC over all
-    takes, as in the paper. ``invalid`` counts takes without a score, ``blind`` the starts at which no take has one.
+    ``within`` is the AUC among takes of the same start, on which picking depends; ``pooled`` is the AUC over all takes,
+    as in the paper. ``invalid`` counts takes without a score, ``blind`` counts starts at which no take has one.
     """
 
     within: dict[str, dict[str, Estimate]]
@@ -95,8 +95,8 @@ class ArmResult(_Model):
     """One way of running the policy, compared with ``base``.
 
     ``gain`` is the success minus that of base, paired by start; ``beyond_control`` is the same against ``control``, the
-    arm that this arm's spec names. ``selected`` picks the best take of this arm. ``picked[window]`` is the success of
-    picking from 1, 2, … all seeds by the chosen scorer.
+    arm that this arm's spec names. ``selected`` is the result of picking a take of this arm. ``picked[window]`` is the
+    success of picking from 1, 2, … all seeds with the chosen scorer.
 
     ``seed_mean`` and ``seed_sd`` are the mean and standard deviation, over seeds, of the success over all starts.
     ``gain_seed_mean`` and ``gain_seed_sd`` are the same for the gain over base (the paper's mean +/- std); these two
@@ -127,7 +127,7 @@ class Arms(_Model):
 
     @property
     def controlled(self) -> dict[str, ArmResult]:
-        """The arms whose control is neither base nor, as that of ``content``, shown anyway."""
+        """The arms with a control other than base, except retrieve against cooled, which ``content`` has."""
         return {
             name: arm
             for name, arm in self.arms.items()
@@ -138,9 +138,9 @@ class Arms(_Model):
 class Option(_Model):
     """Something you can choose: an ``arm`` with one take, or with the best of ``takes`` takes by ``scorer``.
 
-    ``success`` is that of a start, ``gain`` is over one take of the frozen policy. ``shown``: the gain is shown to be
-    worth it, with the error over all options under control (`besttake.core.verdict`). ``behind`` is the option with the
-    best estimate minus this one, paired by start.
+    ``success`` is the mean over starts, ``gain`` is over one take of the frozen policy. ``shown``: the gain is shown to
+    be at least `worth`, corrected for the number of options (`besttake.core.verdict`). ``behind`` is the option with
+    the best estimate minus this one, paired by start.
     """
 
     name: str
@@ -155,9 +155,10 @@ class Option(_Model):
 
 
 class Answer(_Model):
-    """One of the paper's questions: "yes", "no", "open" or "not measured", with the gain that it is about.
+    """The answer to one of the paper's questions, "yes", "no", "open" or "not measured", with the gain in question.
 
-    ``further``: the further starts that would settle an open one. ``reason``: why it is not an ordinary answer.
+    ``further`` forecasts how many more starts would settle an open answer. ``reason`` is a code if the answer did not
+    come from a test.
     """
 
     answer: str
@@ -167,29 +168,29 @@ class Answer(_Model):
 
 
 class Given(_Model):
-    """A recommendation that was shown at an earlier look, after so many ``starts``, and therefore stands."""
+    """A recommendation that was shown at an earlier look, after ``starts`` starts, and therefore stands."""
 
     starts: int
     gain: Estimate
 
 
 class Verdict(_Model):
-    """What to do with the policy. Read ``headline`` first: it says so in one sentence.
+    """What to do with the policy; ``headline`` says so in one sentence.
 
-    ``option`` is the recommended one of ``options``: the cheapest that is shown to be within `worth` of every other
-    (``within``), else the one with the best estimate; then ``cheaper`` is the best of those that cost less, which may
-    do as well. ``answer`` is "act" (its gain is shown), "leave" (no option is worth it) or "open". ``gain`` and
-    ``success`` are those of the recommended option, less ``optimism``, by which an estimate is too high that was chosen
-    among several.
+    ``option`` names the recommended one of ``options``: the cheapest that is shown to be within `worth` of every other
+    (``within``), or else the one with the best estimate, in which case ``cheaper`` is the best option that costs less
+    and may do as well. ``answer`` is "act" (its gain is shown), "leave" (no option is worth it) or "open". ``gain`` and
+    ``success`` are those of the recommended option minus ``optimism``, the bias of an estimate that was chosen among
+    several.
 
     ``takes``, ``demonstrations`` and ``both`` are the paper's questions: does keeping the best of N takes gain, do the
-    retrieved actions add something at equal noise, does the pair beat either alone? ``questions`` has the answer to
-    each question of `besttake.measure.verdict`, with its estimate and both p-values. ``any_chunk``: retrieved actions
-    help, but any demonstrated chunk may do as well.
+    retrieved actions add something at equal noise, and do both together beat either alone? ``questions`` has the answer
+    to each question of `besttake.measure.verdict`, with its estimate and both p-values. ``any_chunk``: retrieved
+    actions help, but any demonstrated chunk may do as well.
 
-    ``looks`` is the number of starts at each time the verdict was computed, including this one, and ``look_seeds`` the
-    number of seeds. ``looked`` is how many of these looks the test counts. What was answered at an earlier look stays
-    answered; ``given`` is the recommendation that stands from there.
+    ``looks`` has the number of starts, and ``look_seeds`` the number of seeds, each time the verdict was computed,
+    including this one. ``looked`` is how many of these looks the test counts. Earlier answers stand; ``given`` is a
+    recommendation that stands from an earlier look.
     """
 
     answer: str
@@ -222,7 +223,7 @@ class Verdict(_Model):
         return next(option for option in self.options if option.name == self.option)
 
     def shown_as(self, option: Option) -> tuple[Estimate, Estimate]:
-        """Return success and gain of an option as they are shown: those of the recommended one less ``optimism``."""
+        """Return success and gain of an option for display: those of the recommended one minus ``optimism``."""
         return (self.success, self.gain) if option.name == self.option else (option.success, option.gain)
 
     @property
@@ -247,9 +248,10 @@ class TaskLine(_Model):
 class CellPath(_Model):
     """How a run until decided went in one cell.
 
-    ``stopped`` is "decided", "budget", "starts" (there are no more) or "hopeless" (no take can settle what is open).
-    ``unsettled`` lists the open parts of the verdict. ``settled[question]`` is the number of takes after which the
-    question was answered. ``paper_takes`` is what the paper's protocol, 500 starts, spends on the same arms and seeds.
+    ``stopped`` is "decided", "budget", "starts" (there are no more) or "hopeless" (no number of takes can settle what
+    is open). ``unsettled`` lists the open parts of the verdict. ``settled[question]`` is the number of takes after
+    which the question was answered. ``paper_takes`` is the number of takes of the paper's protocol, 500 starts, with
+    the same arms and seeds.
     """
 
     stopped: str
@@ -262,10 +264,10 @@ class CellPath(_Model):
 class Rejection(_Model):
     """Retrying ``arm`` until the score passes a threshold, at most ``n`` times, and otherwise keeping the best take.
 
-    The arm is that of the recommended option where it keeps the best of several takes, else ``base``. ``takes``,
+    The arm is that of the recommended option if that keeps the best of several takes, or else ``base``. ``takes``,
     ``success`` and ``gain`` (over one take of base) belong to the threshold that keeps nine tenths of the best gain
-    with the fewest takes, chosen for each start on other starts. ``threshold``, chosen on all starts, is the one to use
-    with ``scorer`` from now on; null if it is best to run all ``n`` takes.
+    with the fewest takes, chosen for each start on other starts. ``threshold``, chosen on all starts, is for use with
+    ``scorer`` from now on; it is null if running all ``n`` takes is best.
     """
 
     arm: str
@@ -278,14 +280,14 @@ class Rejection(_Model):
 
 
 class StartAudit(_Model):
-    """Do the takes of one start share it? What was recorded, and what their outcomes say (only for ingested results).
+    """Whether the takes of a start really began alike, by records and outcomes (only for ingested results).
 
-    ``resets``: to what the harness is known to reset its env, "start" or "task"; ``env_seed`` and ``state`` (a hash of
-    the initial state): "same" or "varies" among the takes of a start. All are empty where that was not recorded.
-    ``sources``: how much more takes of one start agree than takes of its task, and where disagreement comes from.
-    ``doubt``: "resets" or "state" (recorded as different), "chance" (they agree no more than takes of different
-    starts), "few" (too few disagree to tell), "unknown" (each task has one start, and nothing else was recorded), or
-    empty.
+    ``resets``: whether the harness is known to reset its env to the "start" or only to the "task"; ``env_seed`` and
+    ``state`` (a hash of the initial state): "same" or "varies" among the takes of a start. They are empty if nothing
+    was recorded. ``sources``: how much more takes of one start agree than takes of its task, and where disagreement
+    comes from. ``doubt``: "resets" or "state" (recorded as different), "chance" (they agree no more than takes of
+    different starts), "few" (too few disagree to tell), "unknown" (each task has one start, and nothing else was
+    recorded), or empty.
     """
 
     resets: str = ""
@@ -298,7 +300,7 @@ class StartAudit(_Model):
 class Cell(_Model):
     """One policy on one task group: the unit that gets numbers and a verdict.
 
-    The summary of a policy over all its tasks is a cell, too, with ``group: "*"``.
+    The summary of a policy over all its tasks is a cell as well, with ``group: "*"``.
     """
 
     policy: str
@@ -333,8 +335,8 @@ class Cell(_Model):
 class Relation(_Model):
     """The relation of selection gain to headroom over cells (paper Fig. 1).
 
-    ``interval`` is that of ``r``. It and the intervals of the other correlations resample cells and the starts within
-    each, and are missing below eight cells. ``n`` of an estimate counts cells.
+    ``interval`` is that of ``r``. All intervals resample cells, and the starts within each, and are missing below eight
+    cells. ``n`` of an estimate counts cells.
     """
 
     cells: int = 0
@@ -351,10 +353,10 @@ class Relation(_Model):
 
 
 class Cost(_Model):
-    """What the run cost.
+    """The cost of the run.
 
-    ``frames_encoded`` and ``seconds`` (wall clock, by stage) cover only the last call of diagnose, which tried to play
-    ``made`` takes.
+    ``frames_encoded`` and ``seconds`` (wall clock, by stage) are only those of the last call of diagnose, which tried
+    to play ``made`` takes.
     """
 
     takes: int
@@ -373,8 +375,8 @@ class Result(_Model):
     Proportions are fractions (0.11, not 11 points). ``policies`` has one cell per policy over all its tasks, ``cells``
     one per policy and task group; both have verdicts. docs/result.md lists all fields.
 
-    ``run``: the name of the run, as in its run.json. ``checks``: by policy URI, how retrieval was chosen on held-out
-    demonstrations. ``pools``: what one take each of several policies gives, against more takes of the best one.
+    ``run``: the name of the run, as in its run.json. ``checks``: for each policy URI, how retrieval was chosen on
+    held-out demonstrations. ``pools``: one take each of several policies, against more takes of the best one.
     """
 
     schema_version: int = SCHEMA
@@ -410,7 +412,7 @@ class Result(_Model):
     def undecided(self) -> bool:
         """Whether any policy's verdict is open, or leaves a question open."""
         verdicts = [policy.verdict for policy in self.policies if policy.verdict is not None]
-        return any("open" in (one.answer, *(answer.answer for answer in one.answers.values())) for one in verdicts)
+        return any("open" in (verdict.answer, *(a.answer for a in verdict.answers.values())) for verdict in verdicts)
 
     def plot(self) -> Figure | None:
         """Draw gain against headroom over all cells as an SVG figure; None if no cell has both."""
@@ -419,7 +421,7 @@ class Result(_Model):
         return figures.relation(self, legend=True)
 
     def cell_of(self, policy: str = "") -> Cell:
-        """Return what was found of a policy over all tasks: the one that is named, or the only one.
+        """Return the summary of a policy over all tasks: that of the named one, or the only one.
 
         Raises:
             PlanError: There is no such policy, or there are several and none is named.
@@ -427,7 +429,7 @@ class Result(_Model):
         named = {cell.policy: cell for cell in self.policies}
         if not policy and len(named) == 1:
             return self.policies[0]
-        cell = named.get(policy) or {uri.partition(":")[2]: one for uri, one in named.items()}.get(policy)
+        cell = named.get(policy) or {uri.partition(":")[2]: summary for uri, summary in named.items()}.get(policy)
         if cell is None:
             raise PlanError(f"`policy` {policy or 'is missing'}: the run has {', '.join(named)}")
         return cell
@@ -439,7 +441,7 @@ class Result(_Model):
         return numbers(self).dataframe()
 
     def __repr__(self) -> str:
-        """What a diagnosis prints last: one line per policy, and what is not decided."""
+        """The last lines that a diagnosis prints: one per policy, and what is not decided."""
         from besttake.reporting.result_tables import summary
         from besttake.reporting.words import remarks
 
@@ -479,7 +481,7 @@ class Result(_Model):
             if version == SCHEMA:
                 if data["sha256"] != checksum:
                     raise ValueError("its checksum is wrong")
-                return cls.model_validate({**data, "sha256": ""})  # the checksum is the file's, and was checked
+                return cls.model_validate({**data, "sha256": ""})  # this checksum belongs to the file
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise RunError(f"{path} is damaged; `besttake diagnose` on the same directory makes it again") from error
         remedy = "upgrade besttake" if version > SCHEMA else "make it again with `besttake diagnose`"
@@ -487,7 +489,7 @@ class Result(_Model):
 
 
 def _checksum(data: dict[str, Any]) -> str:
-    """The sha256 of a result without its own, however it is laid out; ValueError where it holds NaN or infinity."""
+    """The sha256 of all other entries in any layout; ValueError if there is NaN or infinity."""
     rest = {name: value for name, value in data.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Names that came from files, made harmless for where they go: a terminal, Markdown, SVG, a CSV.
+"""Escapes names from files for a terminal, Markdown, SVG or a CSV.
 
 HTML is escaped by its own tools (the templates' autoescape).
 
@@ -14,8 +14,8 @@ import html
 import re
 from typing import Any
 
-# C0 and C1 control codes but tab and newline, letters that turn the direction of what follows, and what is no character
-# (a lone surrogate stands for a byte of a name that is not UTF-8): no terminal, no XML and no UTF-8 file takes these.
+# Control codes (C0 and C1) except tab and newline, marks that change the direction of text, and what is no character (a
+# lone surrogate is a byte of a name that is not UTF-8). Terminals, XML and UTF-8 files cannot have these.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
@@ -25,23 +25,23 @@ _MARKS = re.compile(r"([\\`*_|\[\]~$#!])")
 
 
 def printable(text: str) -> str:
-    """``text`` for a terminal or a file: codes that would move the cursor, set a title or hide text are written out."""
+    """Escape ``text`` for a terminal or a file, so that no code moves the cursor, sets a title or hides text."""
     return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def markdown(text: str) -> str:
-    """``text`` on one line of Markdown, with what Markdown or HTML would act on made harmless."""
+    """Escape ``text`` for one line of Markdown, also against HTML."""
     flat = _MARKS.sub(r"\\\1", " ".join(printable(text).split()))
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def xml(text: str) -> str:
-    """``text`` inside an SVG element or attribute."""
+    """Escape ``text`` for an SVG element or attribute."""
     return html.escape(printable(text))
 
 
 def csv_cell(value: Any) -> Any:
-    """A cell of a CSV: spreadsheets take text that begins as a formula for one, unless an apostrophe is before it.
+    """Escape a cell of a CSV: an apostrophe keeps spreadsheets from running text as a formula.
 
     >>> csv_cell("+cmd|'/c calc'!A1"), csv_cell("\\n=1"), csv_cell("-0.5"), csv_cell("\\x1b[2J"), csv_cell(None)
     ("'+cmd|'/c calc'!A1", "'\\n=1", '-0.5', '\\\\x1b[2J', '')

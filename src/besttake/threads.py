@@ -1,4 +1,4 @@
-"""Threads: one for BLAS while takes are made and scored, and those in which code of others is called and waited for."""
+"""One thread for BLAS while takes are played and scored, and time limits for calls of foreign code."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from besttake.errors import RolloutError, failure
 
 T = TypeVar("T")
 PATIENCE, OTHER_WORK = 300.0, 10
-"""Seconds for an answer of a simulator, and how many times that any other work may take, unless the user says more."""
+"""Default seconds for an answer of a simulator, and the factor for any other work."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit numpy's and scipy's OpenBLAS to one thread. Torch keeps its own threads.
 
-    The products here are small: splitting them over threads makes them slower, many times slower where the simulators
-    keep the cores busy, and may change the last bit.
+    The products here are small. Several threads make them slower, much slower while simulators keep the cores busy, and
+    may change the last bit.
     """
     with ThreadpoolController().select(internal_api="openblas").limit(limits=1):
         yield
 
 
 def call_limit(patience: float | None, *, first: bool) -> float:
-    """Seconds that a call of a policy or an encoder may take; the ``first``, which compiles, as long as a start."""
+    """Seconds that a call of a policy or an encoder may take; the ``first`` has longer, because it may compile."""
     if patience is None:
         return OTHER_WORK * PATIENCE
     return max(60.0, OTHER_WORK * patience) if first else patience
 
 
 def no_answer(who: str, seconds: float) -> RolloutError:
-    """What ends a run when ``who`` has been silent for too long."""
+    """The error that ends a run if ``who`` has been silent for too long."""
     return RolloutError(
         f"{who} gave no answer for {seconds:.0f} s; finished takes are safe: run the same command again, with more"
         " `patience` if it is slow"
@@ -44,7 +44,7 @@ def no_answer(who: str, seconds: float) -> RolloutError:
 
 
 def outcome(call: Callable[..., T], *arguments: Any) -> T | Exception:
-    """What ``call`` returns, or whatever it raises."""
+    """Return what ``call`` returns or raises."""
     try:
         return call(*arguments)
     except BaseException as error:
@@ -52,13 +52,13 @@ def outcome(call: Callable[..., T], *arguments: Any) -> T | Exception:
 
 
 class PatientCaller:
-    """Calls a component of others (``who``), each time in a thread of its own that is left behind when it hangs."""
+    """Calls foreign code (``who``) with a time limit, in a new thread that is abandoned if it hangs."""
 
     def __init__(self, who: str, patience: float | None = None) -> None:
         self._who, self._patience, self._first = who, patience, True
 
     def __call__(self, call: Callable[..., T], *arguments: Any) -> T:
-        """What ``call`` returns; raises what it raises, or RolloutError where it gives no answer in time."""
+        """Return what ``call`` returns; raise what it raises, or RolloutError if it does not answer in time."""
         answers: queue.SimpleQueue[T | Exception] = queue.SimpleQueue()
         seconds = call_limit(self._patience, first=self._first)
         threading.Thread(target=lambda: answers.put(outcome(call, *arguments)), name=self._who, daemon=True).start()

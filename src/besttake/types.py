@@ -1,4 +1,4 @@
-"""The values that flow through BestTake: small frozen dataclasses. Docstrings give the shapes of arrays."""
+"""The values that BestTake passes around: small frozen dataclasses, with the shapes of their arrays."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Warm:
 
 
 Warms = Sequence[Warm | None] | None
-"""How each row of a batch is started; None where no row is warm."""
+"""How each row of a batch is started; None if all start from noise."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""The live page of a run: a web server on loopback that only reads the run directory (`besttake runs watch`).
+"""The live page of a run (`besttake runs watch`): a web server on loopback that only reads the run directory.
 
-The page is made again when it is asked for and the run has changed. While the run goes on it is the report of what is
-there so far (`besttake.reporting.live`), afterwards the report; in between the browser asks whether there is another.
+The page is made again when it is requested and the run has changed. While the run goes on, it reports the takes so far
+(`besttake.reporting.live`); afterwards it is the report. The browser asks now and then whether the page has changed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from besttake.takes.store import digest_of
 _log = logging.getLogger(__name__)
 HOST = "127.0.0.1"
 SLOW = 10.0
-"""A client that takes nothing for so many seconds is dropped."""
+"""Seconds after which a client that reads nothing is dropped."""
 _SILENT = 15.0
-"""After so many seconds without a beat a run is taken for dead."""
+"""Seconds without a heartbeat after which a run counts as lost."""
 _REASONS = 20
 _FILMS = PageLimits(bytes=1_500_000, starts=12, newest=True)
 HEADERS = {
@@ -50,32 +50,31 @@ HEADERS = {
 
 
 class RunPage:
-    """The page of a run directory, made again only when something has changed. Nothing is written there."""
+    """The page of a run directory, made again only when something has changed; it never writes there."""
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.name = directory, str(directory)
-        self._turn = threading.Lock()
-        self._made = "", ""
+        self._one_at_a_time = threading.Lock()
+        self._latest = "", ""
         self._beat: tuple[int, float] | None = None
 
     def current(self) -> tuple[str, str]:
         """The stamp of the page, and its text."""
-        with self._turn:
+        with self._one_at_a_time:
             stamp = self._stamp()
-            if stamp != self._made[0]:
-                self._made = stamp, self._page(stamp).html()
-            return self._made
+            if stamp != self._latest[0]:
+                self._latest = stamp, self._page(stamp).html()
+            return self._latest
 
     def stamp(self) -> str:
-        """Changes when there is something new to see."""
-        with self._turn:
+        """A text that changes whenever the page does."""
+        with self._one_at_a_time:
             return self._stamp()
 
     def _stamp(self) -> str:
         names = (table.NAME, f"{table.NAME}-wal", "run.json", "result.json", ROUNDS)
         beat = heartbeat.read_heartbeat(self.directory)
-        files = [_state(self.directory / name) for name in names]
-        parts = (self._phase(), beat and beat.text, files)
+        parts = (self._phase(), beat and beat.text, [_size_and_time(self.directory / name) for name in names])
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def _page(self, stamp: str) -> Page:
@@ -86,7 +85,7 @@ class RunPage:
                 takes = page_takes(self.directory, result.cells)
                 return report_page(result, takes, stamp, self.directory)
             return self._unfinished(rows, stamp)
-        except Exception as error:  # a run directory can hold anything: say so instead of hanging up
+        except Exception as error:  # a run directory can hold anything
             _log.debug("the live page could not be made", exc_info=True)
             problem = Section("problem", "", [prose(one_line(error), "warning")])
             return Page(self.name, self.name, "This run cannot be shown", [problem], stamp=stamp)
@@ -98,11 +97,11 @@ class RunPage:
             return table.snapshot(self.directory)[0]
 
     def _finished(self, rows: Mapping[TakeKey, Row]) -> bool:
-        """Whether the run has a result of all its takes, and nobody is at work on it."""
+        """Whether the run has a result with all its takes, and no process works on it."""
         if self._phase() in ("running", "gone") or not (self.directory / "result.json").is_file():
             return False
         if not (self.directory / table.NAME).is_file():
-            return True  # outcomes alone, such as `besttake ingest` keeps
+            return True  # outcomes alone, as from `besttake ingest`
         result = Result.load(self.directory / "result.json")
         done = [row for row in rows.values() if row.status == "done"]
         if result.cost.takes == len(done) and result.cost.errors == len(rows) - len(done):
@@ -124,12 +123,12 @@ class RunPage:
             _planned(manifest, len(rows), beat), beat.left if beat else None, until, cells, _failures(failed),
         )  # fmt: skip
         takes = nothing
-        with suppress(BestTakeError, OSError):  # files of takes come and go while the run is at work
-            takes = page_takes(self.directory, [one.cell for one in cells], _FILMS)
+        with suppress(BestTakeError, OSError):  # files come and go while the run goes on
+            takes = page_takes(self.directory, [each.cell for each in cells], _FILMS)
         return live_page(self.name, state, takes, stamp)
 
     def _phase(self) -> str:
-        """What the run is doing, as far as its directory says."""
+        """The phase of the run: "gone", "stopped", "lost" (no heartbeat for a while) or "running"."""
         if not (self.directory / "run.json").is_file():
             return "gone"
         beat = heartbeat.read_heartbeat(self.directory)
@@ -142,7 +141,7 @@ class RunPage:
 
 
 def _planned(manifest: Manifest, made: int, beat: heartbeat.Beat | None) -> int:
-    """The takes of a plan, or the most that a run until decided makes; 0 where that is not known."""
+    """The takes of a plan, or the most that a run until decided plays; 0 if unknown."""
     extent, budget = manifest.extent, manifest.plan.get("budget")
     if manifest.plan.get("until") is None:
         arms = sum(len([a for a in extent.arms if a not in manifest.skipped.get(p, ())]) for p in extent.policies)
@@ -164,16 +163,16 @@ def _failures(rows: list[Row]) -> list[tuple[str, int, str]]:
     ]
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def _size_and_time(path: Path) -> tuple[int, int] | None:
     try:
-        state = os.stat(path)
-        return state.st_size, state.st_mtime_ns
+        status = os.stat(path)
+        return status.st_size, status.st_mtime_ns
     except OSError:
         return None
 
 
 class LiveServer(ThreadingHTTPServer):
-    """Serves a `RunPage` to browsers of this machine, in threads, until it is closed."""
+    """Serves a `RunPage` to browsers on this machine, in threads, until it is closed."""
 
     daemon_threads, block_on_close = True, False
 
@@ -187,7 +186,7 @@ class LiveServer(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.1,), name="live", daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news."""
+        """Ignore clients that went away."""
         _log.debug("a client of the live page went away", exc_info=True)
 
     def __exit__(self, *_: object) -> None:
@@ -196,12 +195,12 @@ class LiveServer(ThreadingHTTPServer):
 
 
 class Visit(BaseHTTPRequestHandler):
-    """One connection of a page's server: answers with the headers that keep a page to itself."""
+    """One connection to a server of pages, with headers that isolate the page."""
 
     timeout = SLOW
 
     def answer(self, status: HTTPStatus, data: bytes, **headers: str) -> None:
-        """Send an answer; a client that has gone is no news."""
+        """Send an answer, unless the client has gone away."""
         with suppress(OSError):
             self.send_response(status)
             for name, value in {**HEADERS, **headers, "Content-Length": str(len(data))}.items():
@@ -210,25 +209,25 @@ class Visit(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def is_local(self) -> bool:
-        """Whether the browser came by a name of this machine: one that others control could lead here, too."""
+        """Whether the browser used a name of this machine; a name that others control could lead here as well."""
         return urlsplit(f"//{self.headers.get('Host', '')}").hostname in (HOST, "localhost", "::1")
 
     def version_string(self) -> str:
-        """What the server calls itself."""
+        """The name of the server."""
         return "besttake"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Into the log, not onto the terminal."""
+        """Write to the log, not to the terminal."""
         _log.debug("%s %s", self.command, self.path.partition("?")[0])  # a query may hold a token
 
 
 class _LiveVisit(Visit):
-    """One connection: the page, and whether there is another."""
+    """One connection to the live page."""
 
     server: LiveServer
 
     def do_HEAD(self) -> None:
-        """Answer with the stamp of the page alone."""
+        """Answer with the stamp of the page."""
         if self._is_welcome():
             self.answer(HTTPStatus.OK, b"", ETag=self.server.page.stamp())
 
@@ -240,9 +239,9 @@ class _LiveVisit(Visit):
 
     def _is_welcome(self) -> bool:
         if not self.is_local():
-            self.answer(HTTPStatus.FORBIDDEN, b"only this machine is answered\n")
+            self.answer(HTTPStatus.FORBIDDEN, b"open this page on the machine that serves it\n")
         elif self.path != "/":
-            self.answer(HTTPStatus.NOT_FOUND, b"there is nothing of this name\n")
+            self.answer(HTTPStatus.NOT_FOUND, b"no such page\n")
         else:
             return True
         return False

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.arms.base import ArmSpec, Embed, Request, Sample, Tools, identity, runnable, specs_of
+from besttake.arms.base import ArmSpec, Embed, Sample, TakeState, Tools, identity, runnable, specs_of
 from besttake.arms.sampler import arm_sampler
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
@@ -36,37 +36,37 @@ def test_our_arms_keep_their_contract(uri: str, cache: Path) -> None:
 class Plain:
     spec = ArmSpec("plain")
 
-    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+    def act(self, take: TakeState, tools: Tools) -> Generator[Any, Any, Any]:
         return (yield Sample(take.observation, take.draw))
 
 
 class Restless(Plain):
-    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+    def act(self, take: TakeState, tools: Tools) -> Generator[Any, Any, Any]:
         chunk = yield Sample(take.observation, take.draw)
         return chunk + np.random.default_rng().normal()
 
 
 class Nosy(Plain):
-    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+    def act(self, take: TakeState, tools: Tools) -> Generator[Any, Any, Any]:
         chunk = yield Sample(take.observation, take.draw)
         return chunk * (1 + len(take.actions))
 
 
 class Peeks(Plain):
-    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+    def act(self, take: TakeState, tools: Tools) -> Generator[Any, Any, Any]:
         yield Embed(tools.picture(take))
         return (yield Sample(take.observation, take.draw))
 
 
 class Short(Plain):
-    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+    def act(self, take: TakeState, tools: Tools) -> Generator[Any, Any, Any]:
         return (yield Sample(take.observation, take.draw))[:2]
 
 
 class Remembers(Plain):
     """Reads what it saw at the replan before, and does not say so."""
 
-    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+    def act(self, take: TakeState, tools: Tools) -> Generator[Any, Any, Any]:
         chunk = yield Sample(take.observation, take.draw)
         blended = (chunk + take.memory[-1]) / 2 if take.memory else chunk
         take.memory.append(chunk)
@@ -76,13 +76,13 @@ class Remembers(Plain):
 class SpoilsMemory(Plain):
     """Breaks at the second replan."""
 
-    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+    def act(self, take: TakeState, tools: Tools) -> Generator[Any, Any, Any]:
         take.memory.append("a word")
         return (yield Sample(take.observation, take.draw)) + sum(take.memory[1:])
 
 
 class YieldsWords(Plain):
-    def act(self, take: Request, tools: Tools) -> Generator[Any, Any, Any]:
+    def act(self, take: TakeState, tools: Tools) -> Generator[Any, Any, Any]:
         return (yield "chunk")
 
 
@@ -128,8 +128,8 @@ class Moody:
         return np.stack([draw.normal((2, 1)) for draw in draws])
 
 
-def requests(arms: Sequence[str], starts: Sequence[int]) -> list[Request]:
-    return [Request("t", arm, Draw(0, "t", start, 0)) for arm, start in zip(arms, starts, strict=True)]
+def requests(arms: Sequence[str], starts: Sequence[int]) -> list[TakeState]:
+    return [TakeState("t", arm, Draw(0, "t", start, 0)) for arm, start in zip(arms, starts, strict=True)]
 
 
 def test_wants_of_one_round_are_one_call_and_a_failing_take_fails_alone() -> None:

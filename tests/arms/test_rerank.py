@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.arms.base import Request
+from besttake.arms.base import TakeState
 from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
@@ -27,7 +27,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
 
 @pytest.fixture(scope="module")
-def requests() -> list[Request]:
+def requests() -> list[TakeState]:
     """The first replan of takes of two tasks in the arm `rerank`."""
     env = registry.env("testbed")
     found = []
@@ -39,8 +39,8 @@ def requests() -> list[Request]:
     return found
 
 
-def request(task: str, start: int, seen: Observation, arm: str = "rerank") -> Request:
-    return Request(task, arm, Draw(0, task, start, 0), seen)
+def request(task: str, start: int, seen: Observation, arm: str = "rerank") -> TakeState:
+    return TakeState(task, arm, Draw(0, task, start, 0), seen)
 
 
 def sampler(policy: object, library: Library, candidates: int = 4) -> ArmSampler:
@@ -61,7 +61,7 @@ def demonstrated(library: Library, demo: int, step: int, horizon: int) -> F32:
     return np.stack([own[t] if t < info.length else rest for t in range(step, step + horizon)])
 
 
-def distance(library: Library, asked: Request, chunk: F32) -> float:
+def distance(library: Library, asked: TakeState, chunk: F32) -> float:
     """How far ``chunk`` is from the nearest of those demonstrated at the ten frames most like what the take sees."""
     task = asked.task
     demos = task_demos(library, task)
@@ -76,7 +76,7 @@ def distance(library: Library, asked: Request, chunk: F32) -> float:
     return min(gaps)
 
 
-def test_the_candidate_nearest_to_what_was_demonstrated_is_executed(library: Library, requests: list[Request]) -> None:
+def test_the_candidate_nearest_to_the_demonstrated_one_is_executed(library: Library, requests: list[TakeState]) -> None:
     policy = registry.policy("testbed:half")
     chosen = []
     for asked, actions in zip(requests, sampler(policy, library).sample(requests), strict=True):
@@ -87,7 +87,7 @@ def test_the_candidate_nearest_to_what_was_demonstrated_is_executed(library: Lib
     assert len(set(chosen)) > 1, "a rule that always took the same candidate would have passed"
 
 
-def test_one_candidate_is_base_and_other_arms_are_left_alone(library: Library, requests: list[Request]) -> None:
+def test_one_candidate_is_base_and_other_arms_are_left_alone(library: Library, requests: list[TakeState]) -> None:
     policy = registry.policy("testbed:half")
     base = [request(r.task, r.draw.start, r.observation, "base") for r in requests]
     plain = sampler(policy, library).sample(base)
@@ -117,7 +117,7 @@ def candidate(draw: Draw) -> int:
 
 
 @pytest.fixture(scope="module")
-def at_a_demo(library: Library) -> tuple[Request, F32]:
+def at_a_demo(library: Library) -> tuple[TakeState, F32]:
     """A take that sees the first frame of a demonstration, and what was done there."""
     frame = int(np.flatnonzero(library.frame_demo == task_demos(library, "drawer")[1])[0])
     seen = Observation({"wrist": library.frame_image(frame)}, np.zeros(20, np.float32))
@@ -127,7 +127,7 @@ def at_a_demo(library: Library) -> tuple[Request, F32]:
 
 @pytest.mark.parametrize("best", range(4))
 def test_a_demonstrated_chunk_is_kept_wherever_it_stands(
-    library: Library, at_a_demo: tuple[Request, F32], best: int
+    library: Library, at_a_demo: tuple[TakeState, F32], best: int
 ) -> None:
     asked, chunk = at_a_demo
     moved = [0.9, 0.6, 0.7, 0.8]

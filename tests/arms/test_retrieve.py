@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from besttake import registry
-from besttake.arms.base import Request
+from besttake.arms.base import TakeState
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import Match, RetrievalConfig, Retriever
 from besttake.demos.build import Options
@@ -29,20 +29,20 @@ def library(cache: Path) -> Library:
     return open_or_build("testbed:pick", options=Options(max_demos=3))
 
 
-def takes(library: Library, arm: str, count: int = 3) -> list[Request]:
+def takes(library: Library, arm: str, count: int = 3) -> list[TakeState]:
     steps = range(0, 4 * count, 4)
     seen = [
         Observation({"wrist": np.full((48, 48, 3), 9 * s, np.uint8)}, library.state(0, s), "pick up the cube")
         for s in steps
     ]
     return [
-        Request("pick", arm, Draw(1, "pick", 0, 0, chunk), one, step, [library.state(0, s) for s in range(step + 1)],
+        TakeState("pick", arm, Draw(1, "pick", 0, 0, chunk), one, step, [library.state(0, s) for s in range(step + 1)],
                 [library.chunk(0, s, 1)[0] for s in range(step)])
         for chunk, (step, one) in enumerate(zip(steps, seen, strict=True))
     ]  # fmt: skip
 
 
-def sampled(policy: Policy, requests: Sequence[Request], config: RetrievalConfig, library: Library) -> Any:
+def sampled(policy: Policy, requests: Sequence[TakeState], config: RetrievalConfig, library: Library) -> Any:
     chunks = arm_sampler(policy, WORLD, config, library, library.encoder()).chunks(requests)
     assert not [chunk for chunk in chunks if isinstance(chunk, Exception)], chunks
     return np.stack(chunks)
@@ -122,7 +122,7 @@ def test_the_control_is_cooling_at_exactly_the_same_noise() -> None:
         assert registry.arm(f"{arm}?noise=0.1234567").spec.control == "cooled?noise=0.1234567"
 
 
-def alone(policy: Policy, take: Request, warm: Warm | None) -> Any:
+def alone(policy: Policy, take: TakeState, warm: Warm | None) -> Any:
     return policy.sample([take.observation], [take.draw], [warm])[0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from besttake.arms.base import Request
+from besttake.arms.base import TakeState
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.takes.draws import Draw
@@ -30,7 +30,7 @@ def test_a_policy_that_uses_its_memory_again_does_not_change_what_takes_have():
 
     def chunk(start):
         draw, seen = Draw(0, "task", start, 0), Observation({}, np.zeros(0, np.float32), "")
-        return sampler.chunks([Request("task", "base", draw, seen, 0, [seen.state], [], [])])[0]
+        return sampler.chunks([TakeState("task", "base", draw, seen, 0, [seen.state], [], [])])[0]
 
     first = chunk(0)
     before = first.copy()

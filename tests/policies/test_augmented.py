@@ -72,7 +72,7 @@ def test_what_cannot_be_done_is_said_in_one_line(library: Library, seen: list[Ob
         spec = replace(policy.spec, warm_start=False, cools=False)
         sample = policy.sample
 
-    with pytest.raises(ComponentError, match="nothing can be retrieved for it, it cannot begin from a given chunk"):
+    with pytest.raises(ComponentError, match="cannot use retrieval: it cannot begin from a given chunk"):
         retrieving(Remote(), library, RetrievalConfig())
     with pytest.raises(ComponentError, match="cannot be cooled"):
         cooled(Remote(), 0.3)

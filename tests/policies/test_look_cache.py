@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from besttake.arms.base import Request, Tools
+from besttake.arms.base import TakeState, Tools
 from besttake.arms.sampler import ArmSampler
 from besttake.core.retrieve import RetrievalConfig
-from besttake.policies.look_cache import Look, LookCache
+from besttake.policies.look_cache import LookCache, Precomputed
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation, PolicySpec, Warms, WorldSpec
 
@@ -23,11 +23,11 @@ class Watchful:
     def __init__(self) -> None:
         self.looked: list[int] = []
 
-    def look(self, observations: Sequence[Observation]) -> list[Look]:
+    def look(self, observations: Sequence[Observation]) -> list[Precomputed]:
         self.looked += [int(seen.images["top"][0, 0, 0]) for seen in observations]
-        return [Look(seen, float(seen.images["top"].mean()), nbytes=100) for seen in observations]
+        return [Precomputed(seen, float(seen.images["top"].mean()), nbytes=100) for seen in observations]
 
-    def sample_from(self, looks: Sequence[Look], draws: Sequence[Draw], warm: Warms = None) -> F32:
+    def sample_from(self, looks: Sequence[Precomputed], draws: Sequence[Draw], warm: Warms = None) -> F32:
         return np.stack([look.kept + draw.normal((4, 2)) for look, draw in zip(looks, draws, strict=True)])
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
@@ -78,5 +78,5 @@ def test_takes_of_a_start_share_their_first_look_and_a_later_one_is_freed() -> N
     tools = Tools(policy.spec, WorldSpec("world", "top", 2, 3), RetrievalConfig())
     sampler = ArmSampler(policy, tools)
     for step in (0, 0, 2, 2):
-        sampler.sample([Request("task", "cooled?noise=0.5", draws(1)[0], seen(step), step)])
+        sampler.sample([TakeState("task", "cooled?noise=0.5", draws(1)[0], seen(step), step)])
     assert policy.looked == [0, 2, 2]

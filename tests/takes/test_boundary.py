@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import toy
 
-from besttake.arms.base import Request, Tools
+from besttake.arms.base import TakeState, Tools
 from besttake.arms.sampler import ArmSampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.encoders.base import embeddings_of
@@ -35,9 +35,9 @@ def played(
         shown = lambda self, cameras: Observation(dict.fromkeys(cameras, picture), np.zeros(2, np.float32))  # noqa: E731
         monkeypatch.setattr(toy.ToyEnv, "observe", shown)
     key = TakeKey("p", "python:toy:make", "walk", 3, "base", 0)
-    job = Job(key, 12, (), "eye", 5, goes_on=False, actor=toy.Actor())
+    job = Job(key, 12, (), "eye", 5, goes_on=False, factory=toy.Factory())
     worker = Worker()
-    (answer,) = worker.obey([Begin(0, job, Request("walk", "base", Draw(0, "walk", 3, 0)))])
+    (answer,) = worker.obey([Begin(0, job, TakeState("walk", "base", Draw(0, "walk", 3, 0)))])
     worker.close()
     assert isinstance(answer, End | Failed)
     return answer
@@ -116,7 +116,7 @@ class OneBad:
 def test_one_bad_chunk_fails_its_own_take_alone(bad: Any) -> None:
     world = WorldSpec("toy", "eye", 2, 2)
     sampler = ArmSampler(OneBad(bad), Tools(OneBad.spec, world, RetrievalConfig()))
-    blocks = sampler.sample([Request("walk", "base", Draw(0, "walk", start, 0)) for start in range(3)])
+    blocks = sampler.sample([TakeState("walk", "base", Draw(0, "walk", start, 0)) for start in range(3)])
     assert [isinstance(block, Exception) for block in blocks] == [False, True, False]
     assert "the policy bad gave" in str(blocks[1])
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import toy
 
-from besttake.arms.base import Request
+from besttake.arms.base import TakeState
 from besttake.takes.draws import Draw
 from besttake.takes.engine import Queue, Schedule, Tally, Writer, play
-from besttake.takes.jobs import Begin, Failed, Job, Need, Sampler
+from besttake.takes.jobs import Begin, Failed, Job, NeedsActions, Sampler
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.pool import WorkerPool
@@ -40,14 +40,14 @@ def jobs(uri: str = "python:toy:make", goes_on: bool = True, starts: int = 6) ->
     return [Job(key, 12, (), "eye", 5, goes_on) for key in keys]
 
 
-def played_by(actor: toy.Actor | None) -> list[Job]:
-    return [replace(job, actor=actor) for job in jobs()]
+def played_by(factory: toy.Factory | None) -> list[Job]:
+    return [replace(job, factory=factory) for job in jobs()]
 
 
 class Nobody:
     """The engine's sampler where it has nothing to do."""
 
-    def sample(self, requests: Sequence[Request]) -> list[F32]:
+    def sample(self, requests: Sequence[TakeState]) -> list[F32]:
         raise AssertionError("asked for actions")
 
 
@@ -74,13 +74,13 @@ def test_takes_do_not_depend_on_slots_or_workers(tmp_path: Path, pool: WorkerPoo
 def test_takes_do_not_depend_on_who_samples(tmp_path: Path, pool: WorkerPool) -> None:
     _, _, engine = run(tmp_path / "engine", jobs(), pool)
     for slots in (1, 2, 8):
-        tally, _, worker = run(tmp_path / f"worker{slots}", played_by(toy.Actor()), pool, Nobody(), slots=slots)
+        tally, _, worker = run(tmp_path / f"worker{slots}", played_by(toy.Factory()), pool, Nobody(), slots=slots)
         assert worker == engine
         assert tally.done == 12
 
 
-def test_an_actor_that_cannot_be_made_fails_its_takes_with_its_reason(tmp_path: Path, pool: WorkerPool) -> None:
-    tally, rows, _ = run(tmp_path / "run", played_by(toy.Actor(missing=True)), pool, Nobody())
+def test_a_sampler_that_cannot_be_made_fails_its_takes_with_its_reason(tmp_path: Path, pool: WorkerPool) -> None:
+    tally, rows, _ = run(tmp_path / "run", played_by(toy.Factory(missing=True)), pool, Nobody())
     assert tally.failed == 12
     assert {row.error for row in rows} == {"FileNotFoundError: no weights here"}
 
@@ -148,11 +148,11 @@ def test_a_stopped_worker_is_replaced_when_patience_ends_and_changes_nothing(tmp
     assert hurt == run(tmp_path / "calm", jobs(), pool)[2]
 
 
-@pytest.mark.parametrize("actor", [None, toy.Actor(moody=True)], ids=["in the engine", "in the worker"])
+@pytest.mark.parametrize("factory", [None, toy.Factory(moody=True)], ids=["in the engine", "in the worker"])
 def test_a_policy_that_fails_on_one_take_spoils_no_other(
-    tmp_path: Path, pool: WorkerPool, actor: toy.Actor | None
+    tmp_path: Path, pool: WorkerPool, factory: toy.Factory | None
 ) -> None:
-    tally, rows, _ = run(tmp_path / "run", played_by(actor), pool, toy.Moody() if actor is None else Nobody())
+    tally, rows, _ = run(tmp_path / "run", played_by(factory), pool, toy.Moody() if factory is None else Nobody())
     assert (tally.done, tally.failed) == (8, 4)
     reasons = {row.key.start: row.error for row in rows if row.error}
     assert reasons[1] == "ValueError: cannot see"
@@ -177,24 +177,24 @@ def schedule(queue: Queue, workers: int = 2, slots: int = 4, width: int = 3) -> 
     return Schedule(queue, lambda key: Draw(0, key.task, key.start, key.seed), workers, slots, width)
 
 
-def need(slot: int) -> Need:
-    return Need(slot, Observation({}, NONE), 0, NONE)
+def need(slot: int) -> NeedsActions:
+    return NeedsActions(slot, Observation({}, NONE), 0, NONE)
 
 
 def test_a_group_is_begun_ahead_only_when_it_is_whole() -> None:
     plan = schedule(Queue(planned(8)))
     orders = [order for worker in range(2) for lane in plan.fill(worker) for order in lane]
     assert len(orders) == plan.under_way == 8
-    plan.answered(0, [need(slot) for slot in (0, 1)])
+    plan.replied(0, [need(slot) for slot in (0, 1)])
     first = plan.group()
     assert len(first) == 2, "nothing is sampled, so what waits is"
-    plan.answered(0, [need(2)])
+    plan.replied(0, [need(2)])
     assert plan.group() == [], "a group that is not whole waits for others while one is sampled"
-    plan.answered(1, [need(0), need(1)])
+    plan.replied(1, [need(0), need(1)])
     second = plan.group()
     assert len(second) == 3
-    plan.answered(1, [need(2), need(3)])
-    plan.answered(0, [need(3)])
+    plan.replied(1, [need(2), need(3)])
+    plan.replied(0, [need(3)])
     assert plan.group() == [], "two are under way"
     sent, failed = plan.sampled(first, [NONE] * 2)
     assert [worker for worker, _ in sent] == [0, 0]
@@ -206,7 +206,7 @@ def test_takes_of_a_worker_that_dies_while_they_are_sampled_are_played_again_fro
     queue = Queue(planned(4))
     plan = schedule(queue, workers=1)
     plan.fill(0)
-    plan.answered(0, [need(slot) for slot in range(4)])
+    plan.replied(0, [need(slot) for slot in range(4)])
     group = plan.group()
     assert plan.died(0) == []
     assert len(queue) == 4

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from besttake.arms.base import Request
+from besttake.arms.base import TakeState
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
 
 
@@ -63,24 +63,24 @@ def make(poison: str = "-1", bad: str = "-1", slow: str = "0", once: str = "", s
 class Noise:
     """Actions straight from the draw."""
 
-    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+    def sample(self, requests: Sequence[TakeState]) -> list[F32 | Exception]:
         return [r.draw.normal((3, 2)) for r in requests]
 
 
 class Moody(Noise):
     """Gives actions that are no numbers for one start, and none for another."""
 
-    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+    def sample(self, requests: Sequence[TakeState]) -> list[F32 | Exception]:
         return [self._block(r) for r in requests]
 
-    def _block(self, request: Request) -> F32 | Exception:
+    def _block(self, request: TakeState) -> F32 | Exception:
         if request.draw.start == 1:
             return ValueError("cannot see")
         return request.draw.normal((3, 2)) * np.float32("nan" if request.draw.start == 4 else 1)
 
 
 @dataclass(frozen=True)
-class Actor:
+class Factory:
     """A sampler that is made in the worker."""
 
     moody: bool = False
@@ -120,7 +120,7 @@ class Sleeping(Noise):
         self.seconds, self.width, self.busy = seconds, width, 0.0
         self._lock = threading.Lock()
 
-    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+    def sample(self, requests: Sequence[TakeState]) -> list[F32 | Exception]:
         with self._lock:
             began = time.perf_counter()
             time.sleep(self.seconds)

@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from besttake import registry
-from besttake.arms.sampler import PolicyActor
+from besttake.arms.sampler import PolicyFactory
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ComponentError, MissingExtra
@@ -47,6 +47,6 @@ def test_auto_is_a_replica_per_gpu_for_policies_that_may_need_one(monkeypatch: p
 
 def test_a_replica_whose_policy_is_another_one_than_the_runs_does_not_play() -> None:
     own = registry.policy("testbed:half").spec.fingerprint
-    assert PolicyActor("testbed:half", RetrievalConfig(), fingerprint=own).load().spec.fingerprint == own
+    assert PolicyFactory("testbed:half", RetrievalConfig(), fingerprint=own).load().spec.fingerprint == own
     with pytest.raises(ComponentError, match="testbed:half on .* is not the policy that the run was started with"):
-        PolicyActor("testbed:half", RetrievalConfig(), fingerprint="of other weights").load()
+        PolicyFactory("testbed:half", RetrievalConfig(), fingerprint="of other weights").load()

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from besttake import registry
 from besttake.demos.library import View
-from besttake.encoders.pretrained import random_weights
+from besttake.encoders.pretrained import missing_weights_error
 from besttake.errors import ComponentError, need, one_clear_error
 from besttake.files import read_json
 from besttake.options import Reader
@@ -298,7 +298,7 @@ def _check_weights(uri: str, model: Any, path: Path) -> None:
     shared = {tensor.data_ptr() for tensor in there}  # a tensor with two names is saved under one
     missing = [key for key, tensor in state.items() if tensor.data_ptr() not in shared and tensor.is_floating_point()]
     if missing:
-        raise random_weights(f"{uri}: {path.name}", missing)
+        raise missing_weights_error(f"{uri}: {path.name}", missing)
 
 
 def _statistics(where: Path) -> dict[str, dict[str, Any]] | None:

@@ -1,7 +1,7 @@
 """Ways of running a frozen policy, one file per arm. `base` has the contract; `sampler` runs arms side by side.
 
 =========  =====================================  ==========================================================
-arm        a_init                                 what it tells
+arm        a_init                                 what it shows
 =========  =====================================  ==========================================================
 base       eps                                    how good the frozen policy is
 cooled     noise * eps                            what calmer noise alone does
@@ -14,6 +14,6 @@ All arms of a take use the same eps. ``retrieve?alpha=0.3`` is the paper's Eq. 6
 """
 
 BASE, COOLED, SHUFFLED, RETRIEVE, RERANK = "base", "cooled", "shuffled", "retrieve", "rerank"
-"""Names of the arms of this package; other packages use these instead of text."""
+"""Names of the arms of this package."""
 SEARCHING = (SHUFFLED, RETRIEVE, RERANK)
-"""Those that look into the library at each replan, which costs more than sampling alone."""
+"""The arms that search the library at each replan, which costs more than sampling alone."""

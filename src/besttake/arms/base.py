@@ -21,7 +21,7 @@ from besttake.types import F32, U8, Observation, PolicySpec, Warm, WorldSpec
 if TYPE_CHECKING:
     from besttake.demos.library import Library, View
 
-Need = Literal["cooling", "warm start", "candidates"]
+Capability = Literal["cooling", "warm start", "candidates"]
 Setting = Literal["noise", "retrieval", "candidates"]
 
 
@@ -34,7 +34,7 @@ class ArmSpec:
         needs: What the policy must support: ``"cooling"`` (a `Warm` without a chunk), ``"warm start"`` (one with a
             chunk) or ``"candidates"`` (samples that differ from draw to draw).
         library: Whether it reads demonstrations.
-        score_camera: Whether it looks through the score camera at each replan.
+        score_camera: Whether it needs the picture of the score camera at each replan.
         history: Whether it reads earlier states and actions of the take, or uses its ``memory``.
         control: URI of the arm that it is compared with if both are run; None for no arm.
         settings: Settings of the plan that its chunks depend on.
@@ -42,7 +42,7 @@ class ArmSpec:
     """
 
     name: str
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Capability, ...] = ()
     library: bool = False
     score_camera: bool = False
     history: bool = False
@@ -52,8 +52,8 @@ class ArmSpec:
 
 
 @dataclass
-class Request:
-    """A take that needs actions, as its arm sees it.
+class TakeState:
+    """A take in progress, as its arm sees it.
 
     Attributes:
         task: Name of the task.
@@ -96,8 +96,7 @@ class Embed:
 class Perceive:
     """A request for the state (state_dim,) as the policy sees it at this chunk.
 
-    This is the state of the observation, unless the policy has a perception error of its own
-    (`besttake.policies.base.Perception`).
+    This is the observed state, unless the policy has a perception error (`besttake.policies.base.Perception`).
     """
 
     observation: Observation
@@ -112,7 +111,7 @@ class Recall:
     whether the gripper is open; None if that is unknown. Requests of several takes share one search.
     """
 
-    take: Request
+    take: TakeState
     config: RetrievalConfig
     embedding: F32
     chunk: F32
@@ -120,8 +119,8 @@ class Recall:
     phase: bool | None = None
 
 
-Want = Sample | Embed | Perceive | Recall
-Acting = Generator[Want | Sequence[Want], Any, Any]
+Request = Sample | Embed | Perceive | Recall
+Acting = Generator[Request | Sequence[Request], Any, Any]
 
 
 class Arm(Protocol):
@@ -144,7 +143,7 @@ class Arm(Protocol):
         """The name of the arm, and what it needs of the policy and the plan."""
         ...
 
-    def act(self, take: Request, tools: Tools) -> Acting:
+    def act(self, take: TakeState, tools: Tools) -> Acting:
         """Decide the next chunk of a take. This is a generator, which asks for what it needs and returns the chunk.
 
         An arm never calls the policy itself. It yields a request (`Sample`, `Embed`, `Perceive` or `Recall`)
@@ -180,23 +179,23 @@ class Tools:
         assert self.library is not None, "arms that read demonstrations are only run with a library"
         return self.library
 
-    def view(self, take: Request) -> View:
+    def view(self, take: TakeState) -> View:
         """The demonstrations of the take's task."""
         return self.demonstrations.view(take.task, take.observation.instruction)
 
-    def retriever(self, take: Request, config: RetrievalConfig | None = None) -> Retriever:
+    def retriever(self, take: TakeState, config: RetrievalConfig | None = None) -> Retriever:
         """The retriever for the take's task, by the plan's configuration or another."""
         name = (take.task, config or self.config)
         if name not in self._retrievers:
             self._retrievers[name] = self.view(take).retriever(name[1], self.policy.horizon)
         return self._retrievers[name]
 
-    def picture(self, take: Request) -> U8:
+    def picture(self, take: TakeState) -> U8:
         """What the score camera shows now."""
         return take.observation.images[self.world.score_camera]
 
-    def motion(self, take: Request) -> tuple[F32 | None, F32 | None]:
-        """End-effector positions (step + 1, .) and gripper commands (step,) so far, where their place is known."""
+    def motion(self, take: TakeState) -> tuple[F32 | None, F32 | None]:
+        """End-effector positions (step + 1, n) and gripper commands (step,) so far; None if unknown."""
         eef, gripper = self.world.eef_dims, self.world.gripper_dim
         positions = None if eef is None else np.stack(take.states)[:, list(eef)]
         commands = None if gripper is None else np.array([action[gripper] for action in take.actions], np.float32)
@@ -215,7 +214,7 @@ def runnable(policy: PolicySpec, arms: Iterable[str]) -> tuple[tuple[str, ...], 
     return tuple(uri for uri, reason in reasons.items() if not reason), notes
 
 
-def unmet(policy: PolicySpec, needs: tuple[Need, ...]) -> str:
+def unmet(policy: PolicySpec, needs: tuple[Capability, ...]) -> str:
     """The reason why the policy cannot meet ``needs``; empty if it can."""
     if "cooling" in needs and not policy.cools:
         return f"its sampling noise is out of reach (kind {policy.kind}; `cools` in its spec)"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from besttake.arms.base import Acting, ArmSpec, Request, Sample, Tools
+from besttake.arms.base import Acting, ArmSpec, Sample, TakeState, Tools
 from besttake.errors import ComponentError
 from besttake.options import Reader
 from besttake.types import Warm
@@ -18,7 +18,7 @@ class Base:
 
     spec = ArmSpec("base", control=None)
 
-    def act(self, take: Request, tools: Tools) -> Acting:
+    def act(self, take: TakeState, tools: Tools) -> Acting:
         """``a_init = eps``."""
         return (yield Sample(take.observation, take.draw))
 
@@ -31,24 +31,24 @@ class Cooled:
 
     @property
     def spec(self) -> ArmSpec:
-        """The spec; the arm depends on the plan's noise unless it has its own."""
+        """The spec; it depends on the plan's noise unless the arm has its own."""
         if self.noise is None:
             return ArmSpec("cooled", needs=("cooling",), settings=("noise",))
         return ArmSpec("cooled", needs=("cooling",), fingerprint=f"noise {self.noise:.12g}")
 
-    def act(self, take: Request, tools: Tools) -> Acting:
+    def act(self, take: TakeState, tools: Tools) -> Acting:
         """``a_init = noise * eps``."""
         noise = tools.config.noise if self.noise is None else self.noise
         return (yield Sample(take.observation, take.draw, Warm(noise)))
 
 
 def cooled_at(noise: float | None) -> str:
-    """URI of the arm ``cooled`` with exactly this noise; None is the plan's."""
+    """URI of the arm ``cooled`` with this noise; None means the plan's."""
     return "cooled" if noise is None else f"cooled?noise={noise:.12g}"
 
 
 def make(_: str = "", noise: float | str | None = None) -> Cooled:
-    """``cooled``, or with a noise of its own, ``cooled?noise=0.5``."""
+    """Make ``cooled``, or ``cooled?noise=0.5`` with a noise of its own."""
     if noise is None:
         return Cooled()
     value = Reader("cooled").number("noise", noise, least=0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from besttake.arms.base import Acting, ArmSpec, Embed, Request, Sample, Tools
+from besttake.arms.base import Acting, ArmSpec, Embed, Sample, TakeState, Tools
 from besttake.core.retrieve import alike, closeness
 
-_SHOWN = 10
+_NEIGHBOURS = 10
 
 
 class Rerank:
@@ -15,12 +15,12 @@ class Rerank:
 
     spec = ArmSpec("rerank", needs=("candidates",), library=True, score_camera=True, settings=("candidates",))
 
-    def act(self, take: Request, tools: Tools) -> Acting:
+    def act(self, take: TakeState, tools: Tools) -> Acting:
         """Sample all candidates, and execute the one closest to what was demonstrated at the most similar frames."""
         samples = [Sample(take.observation, take.draw.candidate(c)) for c in range(tools.candidates)]
         *chunks, embedding = yield [*samples, Embed(tools.picture(take))]
         view, library, horizon = tools.view(take), tools.demonstrations, tools.policy.horizon
-        near = alike(embedding, view.embeddings, _SHOWN)
-        shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in near])
+        frames = alike(embedding, view.embeddings, _NEIGHBOURS)
+        shown = np.stack([library.chunk(int(view.frame_demo[f]), int(view.frame_step[f]), horizon) for f in frames])
         scores = closeness(np.stack(chunks), shown, view.action_spread).astype(np.float32)
         return chunks[int(np.argmax(scores))]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from besttake import options
-from besttake.arms.base import Acting, ArmSpec, Embed, Perceive, Recall, Request, Sample, Tools
+from besttake.arms.base import Acting, ArmSpec, Embed, Perceive, Recall, Sample, TakeState, Tools
 from besttake.arms.cooled import cooled_at
 from besttake.core.events import current
 from besttake.core.retrieve import RetrievalConfig
@@ -22,7 +22,7 @@ from besttake.types import F32, Warm
 
 @dataclass(frozen=True)
 class _Query:
-    """The query of one replan, kept so that retrieval aligned to the onset of an event can use an earlier one."""
+    """The query of one replan, remembered because retrieval at the onset of an event uses an earlier one."""
 
     step: int
     embedding: F32
@@ -41,22 +41,22 @@ class Retrieve:
 
     @property
     def spec(self) -> ArmSpec:
-        """Its control has as much noise as it has."""
+        """The spec; the control is ``cooled`` with the same noise."""
         return ArmSpec(
             "retrieve", needs=("warm start",), library=True, score_camera=True, history=True,
             control=cooled_at(self.changes.get("noise")), settings=("retrieval",),
             fingerprint=f"2 {dict(sorted(self.changes.items()))}" if self.changes else "2",
         )  # fmt: skip
 
-    def act(self, take: Request, tools: Tools) -> Acting:
-        """``a_init = prior * (the retrieved chunk) + noise * eps``; without a prior nothing is searched for."""
+    def act(self, take: TakeState, tools: Tools) -> Acting:
+        """``a_init = prior * (the retrieved chunk) + noise * eps``; without a prior nothing is searched."""
         config = tools.config.changed(self.changes)
         if not (prior := config.prior_of(take.task)):
             return (yield Sample(take.observation, take.draw, Warm(config.noise)))
-        own, state, embedding = yield [
+        chunk, state, embedding = yield [
             Sample(take.observation, take.draw), Perceive(take.observation, take.draw), Embed(tools.picture(take)),
         ]  # fmt: skip
-        query, phase = _Query(take.step, embedding, own, state), None
+        query, phase = _Query(take.step, embedding, chunk, state), None
         if config.onset_alignment or config.gripper_gating:
             events = tools.demonstrations.head.event_config
             events = events if config.angle is None else replace(events, angle=config.angle)
@@ -68,15 +68,15 @@ class Retrieve:
         return (yield Sample(take.observation, take.draw, Warm(config.noise, prior, match.chunk)))
 
 
-def _at_onset(take: Request, query: _Query, onset: int) -> _Query:
-    """The first replan at or after the onset of the take's current event."""
+def _at_onset(take: TakeState, query: _Query, onset: int) -> _Query:
+    """The query of the first replan at or after the onset of the take's current event."""
     take.memory.append(query)
     past: list[_Query] = take.memory
-    return next(one for one in past if one.step >= min(onset, query.step))
+    return next(earlier for earlier in past if earlier.step >= min(onset, query.step))
 
 
 def settings_of(arm: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of `RetrievalConfig` that an arm's options give. ``alpha`` is Eq. 6: prior alpha, noise 1 - alpha."""
+    """The values of `RetrievalConfig` in an arm's options. ``alpha`` is Eq. 6: prior alpha, noise 1 - alpha."""
     values = {name: options.value(text) for name, text in given.items()}
     if "alpha" in values and {"noise", "prior"} & set(values):
         raise ComponentError(f"{arm}: alpha= sets noise and prior, so give it alone or give those two")
@@ -91,7 +91,7 @@ def settings_of(arm: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make(_: str = "", **given: Any) -> Retrieve:
-    """``retrieve``, or with a configuration of its own, ``retrieve?rule=frame&prior=0.2`` or ``retrieve?alpha=0.3``."""
+    """Make ``retrieve``, or for example ``retrieve?rule=frame&prior=0.2`` or ``retrieve?alpha=0.3``."""
     return Retrieve(settings_of("retrieve", given))
 
 
@@ -106,19 +106,19 @@ class Shuffled:
 
     @property
     def spec(self) -> ArmSpec:
-        """Its control has as much noise as it has."""
+        """The spec; the control is ``cooled`` with the same noise."""
         return ArmSpec(
             "shuffled", needs=("warm start",), library=True, control=cooled_at(self.changes.get("noise")),
             settings=("retrieval",), fingerprint=f"{dict(sorted(self.changes.items()))}" if self.changes else "",
         )  # fmt: skip
 
-    def act(self, take: Request, tools: Tools) -> Acting:
-        """As `retrieve`, with a random event's chunk."""
+    def act(self, take: TakeState, tools: Tools) -> Acting:
+        """``a_init = prior * (the chunk of a random event) + noise * eps``."""
         config = tools.config.changed(self.changes)
         chunk = tools.retriever(take, config).random(take.draw.generator("shuffle")).chunk
         return (yield Sample(take.observation, take.draw, Warm(config.noise, config.prior_of(take.task), chunk)))
 
 
 def make_shuffled(_: str = "", **given: Any) -> Shuffled:
-    """``shuffled``, or with a configuration of its own, ``shuffled?alpha=0.3``."""
+    """Make ``shuffled``, or for example ``shuffled?alpha=0.3``."""
     return Shuffled(settings_of("shuffled", given))

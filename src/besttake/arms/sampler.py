@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from besttake import registry
-from besttake.arms.base import Acting, Arm, Embed, Perceive, Recall, Request, Sample, Tools, Want
+from besttake.arms.base import Acting, Arm, Embed, Perceive, Recall, Request, Sample, TakeState, Tools
 from besttake.core.retrieve import Match, RetrievalConfig
 from besttake.demos.library import Library
 from besttake.encoders.base import Encoder, embeddings_of
@@ -22,13 +22,13 @@ from besttake.policies.base import Perception, Policy, checked_actions
 from besttake.policies.look_cache import LookCache, sampled_chunks
 from besttake.types import F32, Array, EnvSpec, WorldSpec
 
-Answer = Any  # an array, or the exception that came instead of it
-
 
 @dataclass(frozen=True)
-class PolicyActor:
-    """A policy with its arms, to be made anew where takes are played: a small one in every worker, a large one in
-    every replica. ``fingerprint``: that of the policy that the run is bound to."""
+class PolicyFactory:
+    """Loads a policy with its arms where takes are played: a small one in every worker, a large one in every replica.
+
+    ``fingerprint`` is that of the policy that the run was started with.
+    """
 
     policy: str
     config: RetrievalConfig
@@ -39,11 +39,11 @@ class PolicyActor:
     trusted: frozenset[str | Path] = field(default_factory=registry.trusted, compare=False)
 
     def sampler(self, env: EnvSpec) -> ArmSampler:
-        """The sampler, for takes in ``env``."""
+        """Load the policy and create its sampler for takes in ``env``."""
         return self.sampler_of(self.load(), env)
 
     def load(self) -> Policy:
-        """The policy; ComponentError where it is another one than the run's, as on a machine with other files."""
+        """Load the policy; ComponentError if it is not the run's, as on a machine with other files."""
         registry.trust(*self.trusted)
         policy = registry.policy(self.policy, trust_remote_code=self.trust_remote_code)
         if self.fingerprint and policy.spec.fingerprint != self.fingerprint:
@@ -53,31 +53,26 @@ class PolicyActor:
             )
         return policy
 
-    def sampler_of(self, loaded: Policy, env: EnvSpec) -> ArmSampler:
-        """The sampler of a policy that is loaded, for takes in ``env``."""
+    def sampler_of(self, policy: Policy, env: EnvSpec) -> ArmSampler:
+        """Create the sampler of a loaded policy for takes in ``env``."""
         library = None if self.library is None else Library.open(self.library)
         encoder = None if library is None else cached(library.encoder())
-        return arm_sampler(loaded, env.world, self.config, library, encoder, self.candidates)
+        return arm_sampler(policy, env.world, self.config, library, encoder, self.candidates)
 
 
 def arm_sampler(
-    policy: Policy,
-    world: WorldSpec,
-    config: RetrievalConfig,
-    library: Library | None = None,
-    encoder: Encoder | None = None,
-    candidates: int = 4,
-) -> ArmSampler:
+    policy: Policy, world: WorldSpec, config: RetrievalConfig, library: Library | None = None,
+    encoder: Encoder | None = None, candidates: int = 4,
+) -> ArmSampler:  # fmt: skip
     """Create a sampler of ``policy`` for any arm that policy, library and settings allow."""
-    tools = Tools(policy.spec, world, config, library, candidates)
-    return ArmSampler(policy, tools, encoder)
+    return ArmSampler(policy, Tools(policy.spec, world, config, library, candidates), encoder)
 
 
 @dataclass
 class ArmSampler:
-    """Samples a policy for takes of any arm; takes do not affect each other, even if one of them fails.
+    """Samples a policy for takes in any arm; takes do not affect each other, even if one of them fails.
 
-    Two threads may call it: policy and encoder answer one of them at a time, and so do the arms.
+    Two threads may call it. Policy and encoder serve one thread at a time, and so do the arms.
     """
 
     policy: Policy
@@ -92,129 +87,123 @@ class ArmSampler:
 
     @property
     def width(self) -> int:
-        """How many takes to sample at once; 0: any number."""
+        """How many takes to sample at once; 0 means any number."""
         return self.policy.spec.width
 
-    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
-        """The actions to execute next, (replan, action_dim), of each take, or why there are none."""
+    def sample(self, takes: Sequence[TakeState]) -> list[F32 | Exception]:
+        """For each take the actions to execute next, (replan, action_dim), or the error that prevented them."""
         replan = self.policy.spec.replan
-        return [chunk if isinstance(chunk, Exception) else chunk[:replan] for chunk in self.chunks(requests)]
+        return [chunk if isinstance(chunk, Exception) else chunk[:replan] for chunk in self.chunks(takes)]
 
-    def chunks(self, requests: Sequence[Request]) -> list[F32 | Exception]:
-        """The next chunk (horizon, action_dim) of each take, or why there is none."""
+    def chunks(self, takes: Sequence[TakeState]) -> list[F32 | Exception]:
+        """For each take the next chunk (horizon, action_dim), or the error that prevented it."""
         shape = (self.tools.policy.horizon, self.tools.policy.action_dim)
         chunks: dict[int, F32 | Exception] = {}
         acting: dict[int, Acting] = {}
-        for row, request in enumerate(requests):
+        for row, take in enumerate(takes):
             try:
-                acting[row] = self._arm(request.arm).act(request, self.tools)
+                acting[row] = self._arm(take.arm).act(take, self.tools)
             except BaseException as error:
                 chunks[row] = failure(error)
-        answers: dict[int, Answer] = dict.fromkeys(acting)
-        wants: dict[int, Want | list[Want]] = {}
+        answers: dict[int, Any] = dict.fromkeys(acting)
+        requests: dict[int, Request | list[Request]] = {}
         while answers:
             with self._acting:
                 for row, answer in answers.items():
                     try:
                         arm, failed = acting[row], isinstance(answer, Exception)
-                        wants[row] = _checked_want(arm.throw(answer) if failed else arm.send(answer))
+                        requests[row] = _checked_request(arm.throw(answer) if failed else arm.send(answer))
                     except StopIteration as end:
-                        chunks[row] = checked_actions(end.value, shape, f"the arm {requests[row].arm}")
+                        chunks[row] = checked_actions(end.value, shape, f"the arm {takes[row].arm}")
                     except BaseException as error:
                         chunks[row] = failure(error)
-            # Searches first: what follows them joins the others' next call of the policy.
-            now = {row: want for row, want in wants.items() if isinstance(want, Recall)} or wants
+            # Searches first, so that what follows them joins the other takes' next call of the policy.
+            now = {row: request for row, request in requests.items() if isinstance(request, Recall)} or requests
             answers = self._answer(now)
-            wants = {row: want for row, want in wants.items() if row not in now}
-        with self._models:  # other takes of a start begin with the same observation, but none comes to a later one
-            self._looks.forget(request.observation for request in requests if request.step)
-        return [chunks[row] for row in range(len(requests))]
+            requests = {row: request for row, request in requests.items() if row not in now}
+        with self._models:  # only the first observation of a start is seen by several takes
+            self._looks.forget(take.observation for take in takes if take.step)
+        return [chunks[row] for row in range(len(takes))]
 
     def _arm(self, uri: str) -> Arm:
         if uri not in self.arms:
             self.arms[uri] = registry.arm(uri)
         return self.arms[uri]
 
-    def _answer(self, wants: Mapping[int, Want | list[Want]]) -> dict[int, Answer]:
-        """The answer to each take's want, or wants."""
-        lists = {row: [want] if isinstance(want, Want) else want for row, want in wants.items()}
-        places = [(row, index) for row, own in lists.items() for index in range(len(own))]
-        answers: dict[tuple[int, int], Answer] = {}
+    def _answer(self, requests: Mapping[int, Request | list[Request]]) -> dict[int, Any]:
+        """Answer the request, or list of requests, of each take; an error stands for all answers of its take."""
+        lists = {row: request if isinstance(request, list) else [request] for row, request in requests.items()}
+        places = [(row, index) for row, parts in lists.items() for index in range(len(parts))]
+        answers: dict[tuple[int, int], Any] = {}
         calls: dict[type, Callable[[Any], Any]] = {
             Sample: self._sample, Perceive: self._perceive, Embed: self._embed, Recall: self._recall
         }  # fmt: skip
         for kind, call in calls.items():
-            own = [place for place in places if isinstance(lists[place[0]][place[1]], kind)]
-            if own:
-                answers.update(zip(own, _called(call, [lists[row][index] for row, index in own]), strict=True))
-        given: dict[int, Answer] = {}
-        for row, want in wants.items():
-            own = [answers[row, index] for index in range(len(lists[row]))]
-            given[row] = next(
-                (one for one in own if isinstance(one, Exception)), own[0] if isinstance(want, Want) else own
-            )
-        return given
+            if same := [place for place in places if isinstance(lists[place[0]][place[1]], kind)]:
+                answers.update(zip(same, _call(call, [lists[row][index] for row, index in same]), strict=True))
+        by_take: dict[int, Any] = {}
+        for row, request in requests.items():
+            parts = [answers[row, index] for index in range(len(lists[row]))]
+            errors = [part for part in parts if isinstance(part, Exception)]
+            by_take[row] = errors[0] if errors else parts if isinstance(request, list) else parts[0]
+        return by_take
 
-    def _sample(self, wants: Sequence[Sample]) -> list[F32 | Exception]:
-        """A chunk for each, or why there is none."""
-        rows = [w.observation for w in wants], [w.draw for w in wants], [w.warm for w in wants]
+    def _sample(self, requests: Sequence[Sample]) -> list[F32 | Exception]:
+        rows = [r.observation for r in requests], [r.draw for r in requests], [r.warm for r in requests]
         with self._models:
             return sampled_chunks(self.policy.spec, self._looks.sample, *rows)
 
-    def _perceive(self, wants: Sequence[Perceive]) -> Array:
-        observations = [w.observation for w in wants]
+    def _perceive(self, requests: Sequence[Perceive]) -> Array:
+        observations = [request.observation for request in requests]
         if isinstance(self.policy, Perception):
             with self._models:
-                return self.policy.perceive(observations, [w.draw for w in wants])
+                return self.policy.perceive(observations, [request.draw for request in requests])
         return np.stack([seen.state for seen in observations])
 
-    def _embed(self, wants: Sequence[Embed]) -> Array:
+    def _embed(self, requests: Sequence[Embed]) -> Array:
         assert self.encoder is not None, "arms that embed are only run with an encoder"
-        images = np.stack([w.image for w in wants])
         with self._models:
-            embeddings = embeddings_of(self.encoder, images)
+            embeddings = embeddings_of(self.encoder, np.stack([request.image for request in requests]))
         if not np.isfinite(embeddings).all():
             raise ValueError(f"{self.encoder.spec.name} gave an embedding that is not finite: nothing can be matched")
         return embeddings
 
-    def _recall(self, wants: Sequence[Recall]) -> list[Match]:
-        """One search for all takes of a task that retrieve alike."""
+    def _recall(self, requests: Sequence[Recall]) -> list[Match]:
+        """Search once for all takes of a task that have the same retrieval settings."""
         matches: dict[int, Match] = {}
         with self._acting:
-            retrievers = [self.tools.retriever(want.take, want.config) for want in wants]
-            for retriever in {id(one): one for one in retrievers}.values():
-                rows = [row for row, own in enumerate(retrievers) if own is retriever]
-                own = [wants[row] for row in rows]
+            retrievers = [self.tools.retriever(request.take, request.config) for request in requests]
+            for retriever in {id(each): each for each in retrievers}.values():
+                rows = [row for row, each in enumerate(retrievers) if each is retriever]
                 embeddings, chunks, states = (
-                    np.stack([getattr(want, name) for want in own]) for name in ("embedding", "chunk", "state")
+                    np.stack([getattr(requests[row], name) for row in rows]) for name in ("embedding", "chunk", "state")
                 )
-                answers = retriever.query(embeddings, chunks, states, phases=[want.phase for want in own])
+                answers = retriever.query(embeddings, chunks, states, phases=[requests[row].phase for row in rows])
                 matches.update(zip(rows, answers, strict=True))
-        return [matches[row] for row in range(len(wants))]
+        return [matches[row] for row in range(len(requests))]
 
 
-def _checked_want(wanted: Any) -> Want | list[Want]:
+def _checked_request(yielded: Any) -> Request | list[Request]:
     """Check that an arm yielded a request or a list of requests; TypeError otherwise."""
-    if isinstance(wanted, Want):
-        return wanted
-    wants = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
-    for want in wants:
-        if not isinstance(want, Want):
+    several = isinstance(yielded, list | tuple)
+    for request in yielded if several else [yielded]:
+        if not isinstance(request, Request):
             raise TypeError(
-                f"an arm yields a Sample, an Embed, a Perceive, a Recall or a list of these, not {want!r:.60}"
+                f"an arm yields a Sample, an Embed, a Perceive, a Recall or a list of these, not {request!r:.60}"
             )
-    return wants
+    return list(yielded) if several else yielded
 
 
-def _called(call: Callable[[Any], Any], wants: Sequence[Any]) -> list[Answer]:
+def _call(call: Callable[[Any], Any], requests: Sequence[Any]) -> list[Any]:
     """Answer all requests in one call; if it raises, try each alone, so that one bad request cannot fail others."""
     try:
-        answers = list(call(wants))
-        if len(answers) != len(wants):
-            raise ValueError(f"{len(answers)} rows came back for {len(wants)}")
+        answers = list(call(requests))
+        if len(answers) != len(requests):
+            raise ValueError(f"{len(answers)} rows came back for {len(requests)}")
         return answers
-    except RolloutError:  # it gives no answer, and would give none for each alone
+    except RolloutError:  # whoever does not answer will not answer single requests either
         raise
     except BaseException as error:
-        alone = len(wants) == 1
-        return [failure(error)] if alone else [answer for want in wants for answer in _called(call, [want])]
+        if len(requests) == 1:
+            return [failure(error)]
+        return [answer for request in requests for answer in _call(call, [request])]

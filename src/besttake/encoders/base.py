@@ -1,4 +1,4 @@
-"""The contract of an encoder phi. Check yours with ``besttake.testing.check_encoder``."""
+"""The contract of an encoder, the paper's phi. Check yours with ``besttake.testing.check_encoder``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Fitted(Protocol):
     """An encoder that is fitted to the library's own frames once, when the library is built, and stored in it."""
 
     def fit(self, images: U8) -> Encoder:
-        """The encoder fitted to ``images``."""
+        """Return the encoder fitted to ``images``."""
 
     def arrays(self) -> Mapping[str, Array]:
-        """The arrays from which `from_arrays` restores this encoder."""
+        """Return the arrays from which `from_arrays` restores this encoder."""
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
@@ -41,15 +41,16 @@ class Fitted(Protocol):
 
 
 def embeddings_of(encoder: Encoder, images: U8, caller: Callable[..., Any] | None = None) -> F32:
-    """Embed images, by ``caller`` where one is given; ComponentError unless there is a float32 (dim,) for each."""
+    """Embed images, through ``caller`` if given; ComponentError unless the result is a float32 (dim,) for each."""
     spec = encoder.spec
     with blaming(f"the encoder {spec.name}"):
-        given = np.asarray(caller(encoder.encode, images) if caller else encoder.encode(images))
-    if given.dtype.kind != "f" or given.shape != (len(images), spec.dim):
+        vectors = np.asarray(caller(encoder.encode, images) if caller else encoder.encode(images))
+    if vectors.dtype.kind != "f" or vectors.shape != (len(images), spec.dim):
         raise ComponentError(
-            f"the encoder {spec.name} gave {given.dtype} of shape {given.shape}, not float32 {(len(images), spec.dim)}"
+            f"the encoder {spec.name} gave {vectors.dtype} of shape {vectors.shape}, not float32"
+            f" {(len(images), spec.dim)}"
         )
-    return given.astype(np.float32, copy=False)
+    return vectors.astype(np.float32, copy=False)
 
 
 def check_images(images: U8) -> None:

@@ -1,7 +1,7 @@
-"""A cache in front of an encoder, so that no frame is encoded twice over runs and processes.
+"""A cache of embeddings, so that no frame is encoded twice, even by other runs and processes.
 
-Embeddings are kept by the hash of the frame, in one SQLite file per fingerprint of an encoder: several processes can
-use it at once, and a killed run leaves it whole.
+Embeddings are stored by the hash of the frame, in one SQLite file per fingerprint of an encoder. Several processes can
+use it at once, and a killed run does not damage it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from besttake.types import F32, U8
 
 _QUERY_WIDTH = 500
 _BLOCK = 32
-"""Frames that are encoded between two writes: what a killed process loses at most."""
+"""Frames that are encoded between two writes, the most that a killed process loses."""
 
 
 def cached(encoder: Encoder, patience: float | None = None) -> Encoder:
-    """Put the user's cache in front of ``encoder``, unless it is cheap; ``patience`` is for each call of it."""
+    """Add the user's cache to ``encoder``, unless it is cheap; ``patience`` limits each call of the encoder."""
     return encoder if encoder.spec.cheap else CachedEncoder(encoder, cache_dir() / "embeddings", patience)
 
 
 class CachedEncoder:
-    """``encoder`` behind a cache in ``directory``; ``encoded`` and ``reused`` count frames since it was made."""
+    """``encoder`` with a cache in ``directory``; ``encoded`` and ``reused`` count frames since its creation."""
 
     def __init__(self, encoder: Encoder, directory: Path | str, patience: float | None = None) -> None:
         self._encoder, self.spec = encoder, encoder.spec
@@ -47,7 +47,7 @@ class CachedEncoder:
             base.execute("CREATE TABLE IF NOT EXISTS frames (hash BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
 
     def encode(self, images: U8) -> F32:
-        """Uint8 (B, H, W, 3) to float32 (B, dim); only frames never seen before reach the encoder."""
+        """Uint8 (B, H, W, 3) to float32 (B, dim); only frames that are not in the cache reach the encoder."""
         keys = [frame_hash(image) for image in images]
         known = self._read(sorted(set(keys)))
         fresh = {key: row for row, key in enumerate(keys) if key not in known}
@@ -64,7 +64,7 @@ class CachedEncoder:
         return np.stack([known[key] for key in keys]) if keys else np.empty((0, self.spec.dim), np.float32)
 
     def _write(self, vectors: Mapping[bytes, F32]) -> None:
-        # What is not finite may have been bad luck, and is asked for again.
+        # Values that are not finite may have been an accident, so these frames are encoded again next time.
         rows = [(key, row.astype("<f4").tobytes()) for key, row in vectors.items() if np.isfinite(row).all()]
         with self._connect() as base:
             base.executemany("INSERT OR REPLACE INTO frames VALUES (?, ?)", rows)
@@ -82,12 +82,12 @@ class CachedEncoder:
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        # A connection per use: it may then be shared by threads and survives a fork.
+        # One connection per use, so that threads and forked processes can share the cache.
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.closing(sqlite3.connect(self.path, timeout=60)) as base, base:
                 yield base
-        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # damage can be in SQLite's own texts, too
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's messages can be damaged, too
             raise ComponentError(
                 f"embedding cache {self.path}: {one_line(error, 200)}; it can be deleted, frames are then encoded again"
             ) from None

@@ -1,6 +1,6 @@
-"""`hog`: histograms of gradient directions and mean colours on a grid. Nothing is fitted, nothing is downloaded.
+"""`hog`: histograms of gradient directions and mean colours on a grid, without fitting or download.
 
-Pictures are taken one at a time, so an embedding cannot depend on its batch.
+Pictures are encoded one at a time, so an embedding cannot depend on its batch.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Hog:
         side = 8 * self.cells
         rows = np.empty((len(images), self.spec.dim), np.float32)
         for row, image in zip(rows, shrink(images, side), strict=True):
-            row[:] = self._one(image.reshape(side, side, 3).astype(np.float64) / 255)
+            row[:] = self._embed(image.reshape(side, side, 3).astype(np.float64) / 255)
         return rows
 
-    def _one(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _embed(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
         count = self.cells**2
         colour = np.stack([np.bincount(self._cell, image[..., c].ravel(), count) for c in range(3)], axis=1) / 64
         grey = 0.299 * image[..., 0] + 0.587 * image[..., 1] + 0.114 * image[..., 2]
@@ -57,9 +57,7 @@ class Hog:
             slot = self._cell * self.bins + bin_.astype(np.int64) % self.bins
             histogram += np.bincount(slot, strength * part, count * self.bins)
         edges = self._normalised(histogram.reshape(self.cells, self.cells, self.bins))
-        tone = (colour - 0.5).ravel()
-        joined = np.concatenate([_unit(edges.ravel()), _unit(tone)])
-        return _unit(joined)
+        return _unit(np.concatenate([_unit(edges.ravel()), _unit((colour - 0.5).ravel())]))
 
     @cached_property
     def _cell(self) -> NDArray[np.int64]:
@@ -67,14 +65,14 @@ class Hog:
         return (line[:, None] * self.cells + line[None, :]).ravel()
 
     def _normalised(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Each cell by the energy of its 3 x 3 neighbourhood, clipped, so that contrast does not decide."""
+        """Divide each cell by the energy of its 3 x 3 neighbourhood and clip, to remove the effect of contrast."""
         energy = np.pad((cells**2).sum(axis=2), 1)
         around = sum(energy[i : i + self.cells, j : j + self.cells] for i in range(3) for j in range(3))
         return np.minimum(cells / np.sqrt(around + 1e-4)[..., None], _CLIP)
 
 
 def make(*, cells: int | str = 8, bins: int | str = 9) -> Hog:
-    """``hog`` or ``hog?cells=8&bins=9``."""
+    """Make ``hog`` or ``hog?cells=8&bins=9``."""
     read = Reader("hog")
     return Hog(read.whole("cells", cells), read.whole("bins", bins, least=2))
 

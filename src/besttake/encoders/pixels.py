@@ -1,4 +1,4 @@
-"""`pixels`: principal components of small pictures, fitted to the library's own frames. The embedded default.
+"""`pixels`: principal components of small pictures, fitted to the library's own frames. This is the default encoder.
 
 The projection is exact. Pixels are integers and the axes are rounded to multiples of 2**-30, so every partial sum of
 the float64 product fits its 53 bits, whatever the order of summation: an embedding is the same to the last bit alone or
@@ -28,8 +28,8 @@ _BATCH = 256
 class Pixels:
     """PCA of pictures of ``size`` x ``size``: ``axes`` float64 (size * size * 3, dim), ``mean`` (size * size * 3,).
 
-    Without axes it is not fitted yet, and only `fit` can be called. `fit` keeps at most ``keep`` axes, fewer where the
-    frames have no more.
+    Before it is fitted it has no axes, and only `fit` can be called. `fit` keeps at most ``keep`` axes, or as many as
+    the frames have.
     """
 
     size: int = 32
@@ -39,7 +39,7 @@ class Pixels:
 
     @property
     def spec(self) -> EncoderSpec:
-        """``dim`` and fingerprint are those of the fitted encoder once there is one."""
+        """The spec; `fit` changes ``dim`` and fingerprint."""
         digest = hashlib.sha256(f"pixels 1 {self.size} {self.keep}".encode())
         if self.axes is not None and self.mean is not None:
             digest.update(self.axes.tobytes() + self.mean.tobytes())
@@ -63,9 +63,9 @@ class Pixels:
         return np.concatenate(parts) if parts else np.zeros((0, self.axes.shape[1]), np.float32)
 
     def arrays(self) -> Mapping[str, Array]:
-        """Axes, mean and sizes."""
+        """Return axes, mean and sizes."""
         if self.axes is None or self.mean is None:
-            raise ComponentError("pixels: nothing is fitted yet, so there is nothing to store")
+            raise ComponentError("pixels: it is not fitted yet, so there is nothing to store")
         return {"axes": self.axes, "mean": self.mean, "sizes": np.array([self.size, self.keep], np.int64)}
 
     @classmethod
@@ -87,11 +87,11 @@ class Pixels:
 
 
 def shrink(images: U8, size: int) -> U8:
-    """Pictures (B, H, W, 3) as rows (B, size * size * 3): resized by area with Pillow, each on its own.
+    """Resize pictures (B, H, W, 3) by area with Pillow, to rows (B, size * size * 3) that do not affect each other.
 
-    By area, no output pixel reaches over the edge of its picture, so a stack of pictures is resized as one tall one,
-    first across and then down. Pillow places its windows in floating point, which is exact where ``size`` is a power of
-    two; other sizes go picture by picture.
+    Resizing by area never mixes pixels across the edge of a picture, so a batch is resized as one tall picture, first
+    across and then down. Pillow computes positions in floating point, which is exact if ``size`` is a power of two;
+    with other sizes, each picture is resized alone.
     """
     from PIL import Image
 
@@ -111,7 +111,7 @@ def shrink(images: U8, size: int) -> U8:
 
 
 def make(*, dim: int | str = 64, size: int | str = 32) -> Pixels:
-    """``pixels`` or ``pixels?dim=64&size=32``."""
+    """Make ``pixels`` or ``pixels?dim=64&size=32``."""
     read = Reader("pixels")
     return Pixels(read.whole("size", size, least=2), read.whole("dim", dim))
 
@@ -122,15 +122,15 @@ def _principal(flat: F64, width: int) -> F64:
     block = rng.standard_normal((flat.shape[1], min(width + 16, *flat.shape)))
     for _ in range(6):
         block = orthonormal(_exact_product(flat.T, _exact_product(flat, block)))
-    seen = _exact_product(flat, block)
-    turn = eigh(product(seen.T, seen))[1][:, ::-1]
-    return product(block, turn)[:, :width]
+    projected = _exact_product(flat, block)
+    rotation = eigh(product(projected.T, projected))[1][:, ::-1]
+    return product(block, rotation)[:, :width]
 
 
 def _exact_product(flat: F64, columns: F64) -> F64:
-    """``flat @ columns`` (pictures less their mean, so integers below 2**16 over 256), the same with every BLAS.
+    """``flat @ columns`` (pictures minus their mean: integers below 2**16 over 256), the same with every BLAS.
 
-    Columns are rounded to so few bits that no partial sum needs more than the 53 of a float64.
+    Columns are rounded to few enough bits that every partial sum fits the 53 bits of a float64.
     """
     bits = 37 - flat.shape[1].bit_length()
     unit = np.ldexp(1.0, np.frexp(np.abs(columns).max(axis=0, initial=0.0))[1] - bits)

@@ -1,13 +1,13 @@
 """Encoders with a pretrained network: ``dinov2+siglip``, the paper's phi.
 
-``dinov2+siglip``, 1536-d; also ``dinov2`` and ``siglip`` alone. DINOv2 ViT-B/14 gives its class token after the final
-layer norm, the descriptor that it is trained and evaluated with. SigLIP base/16 gives its attention-pooled output: it
-has no class token, and this is the vector that its contrastive loss sees. 768 + 768 numbers, concatenated, then
-L2-normalised as one vector. ``dinov2+siglip:PATH_A,PATH_B`` reads both from local directories (or other repositories).
+``dinov2+siglip`` has 1536 dimensions; ``dinov2`` and ``siglip`` can be used alone. DINOv2 ViT-B/14 gives its class
+token after the final layer norm, with which it is trained and evaluated. SigLIP base/16 has no class token and gives
+its attention-pooled output, which its contrastive loss uses. The 768 + 768 numbers are concatenated and L2-normalised
+as one vector. ``dinov2+siglip:PATH_A,PATH_B`` reads both from local directories (or other repositories).
 
-Preprocessing is our own and small (PIL bicubic to a square, scale, normalise) so that it needs no torchvision and is
-part of the fingerprint. The whole frame is squeezed into the square: a centre crop would cut away the borders where
-a gripper often is.
+Preprocessing is our own (PIL bicubic to a square, scale, normalise), so that it needs no torchvision and is part of the
+fingerprint. The whole frame is squeezed into the square: a centre crop would cut off the borders, where a gripper often
+is.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Tower:
 
 
 class TorchEncoder:
-    """One or more towers side by side: features concatenated, then L2-normalised."""
+    """Concatenates the features of one or more towers and L2-normalises them."""
 
     def __init__(self, name: str, towers: Sequence[Tower], *, device: str, batch: str | int) -> None:
         self._torch, self._towers = need("torch", name), tuple(towers)
         self._device = pick_device(self._torch, device)
-        # A CPU gains nothing by a batch, and a group that is filled up would cost as much as a whole one.
+        # On a CPU a batch gains nothing, and a padded group costs as much as a full one.
         size = Reader(name).whole("batch", batch)
         self._batch = 1 if self._device.type == "cpu" else size
         digest = hashlib.sha256()
@@ -67,8 +67,8 @@ class TorchEncoder:
     def encode(self, images: U8) -> F32:
         """Uint8 (B, H, W, 3) to float32 (B, dim) unit vectors, ``batch`` images at a time (on a CPU one).
 
-        The last group is padded: products of another shape round differently, and an embedding must have the same
-        bits in any batch and any process.
+        The last group is padded, because products of another shape round differently, and an embedding must have the
+        same bits in any batch and any process.
         """
         check_images(images)
         out = np.empty((len(images), self.spec.dim), np.float32)
@@ -92,7 +92,6 @@ def preprocess(images: U8, size: int, mean: Sequence[float], std: Sequence[float
     """Uint8 (B, H, W, 3) to float32 (B, 3, size, size): bicubic resize, scale to 0..1, normalise."""
     from PIL import Image
 
-    # Pillow gives back a picture of this size as it is.
     squares = [Image.fromarray(image).resize((size, size), Image.Resampling.BICUBIC) for image in images]
     pixels = np.stack([np.asarray(square) for square in squares]).astype(np.float32) / np.float32(255)
     normal = (pixels - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
@@ -110,19 +109,13 @@ def pick_device(torch: Any, device: str) -> Any:
     return torch.device(device)
 
 
-def hub_failure(name: str, error: Exception) -> ComponentError:
-    """A one-line error for a checkpoint that cannot be loaded."""
-    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return ComponentError(f"cannot load {name}: {reason[:200]}; give a local directory, or check network and name")
-
-
-def random_weights(name: str, missing: Sequence[str]) -> ComponentError:
+def missing_weights_error(name: str, missing: Sequence[str]) -> ComponentError:
     """The error for a checkpoint that lacks weights, which would stay random."""
     return ComponentError(f"{name} lacks {len(missing)} weights, e.g. {min(missing)}: they would be random")
 
 
 def _make_towers(name: str, rest: str, *, device: str = "auto", batch: str | int = 8) -> TorchEncoder:
-    """The towers of ``name``, from the checkpoints in ``rest`` or, where it is empty, from the pinned ones."""
+    """Load the towers of ``name`` from the checkpoints in ``rest``, or the pinned ones if it is empty."""
     kinds = name.split("+")
     checkpoints = rest.split(",") if rest and len(kinds) > 1 else [rest] * len(kinds)
     if len(checkpoints) != len(kinds):
@@ -146,7 +139,7 @@ def _siglip(name: str) -> Tower:
     transformers = need("transformers", "the encoder siglip")
     kinds = ("siglip", "siglip_vision_model")
     model = _load(transformers.SiglipVisionModel, name or SIGLIP, None if name else SIGLIP_REVISION, kinds)
-    # DINOv2 always interpolates its position table to the size it is given; SigLIP only on request.
+    # DINOv2 always interpolates its position table to the size of the input; SigLIP only on request.
     extra = {} if int(model.config.image_size) == SIZE else {"interpolate_pos_encoding": True}
     return Tower(model, _pooled(model, **extra), SIZE, HALF, HALF, "attention pooling")
 
@@ -156,14 +149,16 @@ def _pooled(model: Any, **extra: bool) -> Callable[[Any], Any]:
 
 
 def _load(kind: Any, name: str, revision: str | None, model_types: tuple[str, ...]) -> Any:
-    """``name`` as a model of class ``kind``, in float32, with every one of its weights read from the checkpoint."""
+    """Load ``name`` as a model of class ``kind`` in float32, with every weight from the checkpoint."""
     try:
         config = need("transformers", name).AutoConfig.from_pretrained(name, revision=revision)
         if config.model_type not in model_types:
             raise ComponentError(f"{name} holds a {config.model_type} model where {model_types[0]} is needed")
         model, info = kind.from_pretrained(name, revision=revision, output_loading_info=True)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise hub_failure(name, error) from None
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        hint = "give a local directory, or check network and name"
+        raise ComponentError(f"cannot load {name}: {reason[:200]}; {hint}") from None
     if info["missing_keys"]:
-        raise random_weights(name, info["missing_keys"])
+        raise missing_weights_error(name, info["missing_keys"])
     return model.float()

@@ -1,6 +1,6 @@
-"""The contract of a policy, and the shortest way to keep it: a policy made of one function.
+"""The contract of a policy, and `FunctionPolicy`, a policy made of one function.
 
-Prove that yours keeps it with ``besttake.testing.check_policy``.
+Check yours with ``besttake.testing.check_policy``.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ class Policy(Protocol):
 
 @runtime_checkable
 class Perception(Protocol):
-    """A policy that sees the state with an error of its own: whatever acts on its behalf sees the same."""
+    """A policy that sees the state with an error of its own, which retrieval on its behalf must see as well."""
 
     def perceive(self, observations: Sequence[Observation], draws: Sequence[Draw]) -> F32:
-        """The state that it sees when it samples from each draw, float32 (B, state_dim)."""
+        """The state that the policy sees when it samples from each draw, float32 (B, state_dim)."""
         ...
 
 
 def checked_actions(actions: Any, shape: tuple[int, int] | None, whose: str) -> F32 | Exception:
-    """Actions as float32 (of ``shape``, where it is known), or why they are none: they must be finite numbers."""
+    """Actions as float32, or an error unless they are finite numbers of ``shape`` (None: any number of rows)."""
     try:
         numbers = np.array(actions)
         if numbers.dtype.kind not in "fiu" or numbers.ndim != 2 or (shape is not None and numbers.shape != shape):
@@ -70,14 +70,14 @@ def checked_actions(actions: Any, shape: tuple[int, int] | None, whose: str) -> 
         if not np.isfinite(numbers).all():
             raise ValueError(f"{whose} gave actions that are not finite")
         return numbers.astype(np.float32, copy=False)
-    except Exception as error:  # of an array that is none
+    except Exception as error:  # from an array that is not one
         return error
 
 
 class FunctionPolicy:
     """A policy made of one function, ``act``, which turns one observation into one chunk of actions.
 
-    The number of parameters of ``act`` without a default tells what the policy supports:
+    The number of parameters of ``act`` without a default decides what the policy supports:
 
     - ``act(observation)`` is deterministic: every take of a start is the same.
     - ``act(observation, draw)`` samples, and takes all its noise from ``draw``, as ``draw.normal((n,))``.
@@ -101,12 +101,12 @@ class FunctionPolicy:
     def __init__(
         self, act: Callable[..., Any], *, horizon: int, action_dim: int, replan: int | None = None, **others: Any
     ) -> None:
-        takes = _positional(act)
+        self._act, self._arguments = act, _argument_count(act)
         others = {"name": getattr(act, "__name__", "policy"), "fingerprint": _fingerprint(act), **others}
-        self._act, self._takes = act, takes
+        kind = others.pop("kind", "deterministic" if self._arguments == 1 else "flow")
         self.spec = PolicySpec(
-            kind=others.pop("kind", "deterministic" if takes == 1 else "flow"), horizon=horizon, action_dim=action_dim,
-            replan=horizon if replan is None else replan, cools=takes > 2, **others,
+            kind=kind, horizon=horizon, action_dim=action_dim, replan=horizon if replan is None else replan,
+            cools=self._arguments > 2, **others,
         )  # fmt: skip
 
     def sample(
@@ -117,44 +117,42 @@ class FunctionPolicy:
         return np.stack([self._chunk(row) for row in zip(observations, draws, noises, strict=True)])
 
     def _chunk(self, arguments: tuple[Observation, Draw, float]) -> F32:
-        chunk = np.asarray(self._act(*arguments[: self._takes]), np.float32)
+        chunk = np.asarray(self._act(*arguments[: self._arguments]), np.float32)
         shape = (self.spec.horizon, self.spec.action_dim)
         if chunk.shape != shape:
             raise ComponentError(f"{self.spec.name} gave a chunk of shape {chunk.shape}, not {shape}")
         return chunk
 
 
-def _positional(act: Callable[..., Any]) -> int:
+def _argument_count(act: Callable[..., Any]) -> int:
     """How many of observation, draw and noise ``act`` takes."""
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = list(signature(act).parameters.values())
-    except (TypeError, ValueError):  # C functions need not say what they take
+    except (TypeError, ValueError):  # C functions need not have a signature
         parameters = []
-    # What has a default of its own, as act(observation, model=MODEL), is not ours to give.
-    takes = len([each for each in parameters if each.kind in kinds and each.default is Parameter.empty])
-    if not 1 <= takes <= 3:
+    # Parameters with a default, as in act(observation, model=MODEL), are left alone.
+    count = len([each for each in parameters if each.kind in kinds and each.default is Parameter.empty])
+    if not 1 <= count <= 3:
         raise ComponentError(
-            f"{getattr(act, '__name__', act)} takes {takes} arguments; a policy is act(observation),"
+            f"{getattr(act, '__name__', act)} takes {count} arguments; a policy is act(observation),"
             " act(observation, draw) or act(observation, draw, noise)"
         )
-    return takes
+    return count
 
 
 def _fingerprint(act: Callable[..., Any]) -> str:
-    """That of the file that holds ``act``, so that takes of an older version are not mistaken for its own."""
+    """A hash of the file that defines ``act``, so that an edited policy does not continue old takes."""
     while isinstance(act, partial):
         act = act.func
     try:
         file = getsourcefile(unwrap(act))
-    except TypeError:  # a callable object, or one of C
+    except TypeError:  # a callable object or a C function
         file = getsourcefile(type(act)) if type(act).__module__ != "builtins" else None
     if file and Path(file).is_file():
         return short_hash(Path(file).read_bytes())
-    code = getattr(act, "__code__", None)  # of a notebook
-    return "" if code is None else short_hash(code.co_code, *map(repr, filter(_plain, code.co_consts)))
-
-
-def _plain(constant: object) -> bool:
-    """Whether the text of a constant says all about it; that of a nested function has its address."""
-    return isinstance(constant, str | bytes | int | float | complex | None)
+    code = getattr(act, "__code__", None)  # defined in a notebook
+    if code is None:
+        return ""
+    plain = str | bytes | int | float | complex | None  # repr of a nested function has an address
+    return short_hash(code.co_code, *(repr(value) for value in code.co_consts if isinstance(value, plain)))

@@ -1,4 +1,4 @@
-"""Load a LeRobot checkpoint from disk or hub: the policy, its saved processors, proof that its weights were read."""
+"""Load a LeRobot checkpoint from disk or hub, with its saved processors, and check that its weights were read."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _WEIGHTS = "model.safetensors"
 _PROCESSORS = ("policy_preprocessor.json", "policy_postprocessor.json")
 _SAMPLED_TENSORS = 16
 _OWN_STEPS = re.compile(r"lerobot\.(processor|policies)\.[\w.]+\.[A-Z]\w*Step")
-"""Classes that a saved processor may name: LeRobot imports and calls whatever stands there."""
+"""Classes that a saved processor may name, because LeRobot imports and calls any class that it finds there."""
 
 _RUNS_NO_CODE = (
     *("act", "diffusion", "eo1", "evo1", "fastwam", "gaussian_actor", "molmoact2", "multi_task_dit", "pi0", "pi05"),
     *("smolvla", "tdmpc", "vla_jepa", "vqbet", "wall_x", "xvla"),
 )
-"""Families that load nothing with transformers' ``trust_remote_code``. groot and pi0_fast do, unasked."""
+"""Families that load nothing with transformers' ``trust_remote_code``; groot and pi0_fast do so unasked."""
 
 _RUNS_CODE_OF = {"gaussian_actor": "vision_encoder_name"}
-"""Settings that make a family load what they name with ``trust_remote_code``."""
+"""The setting that makes a family load what it names with ``trust_remote_code``."""
 
 _STEPS = ("num_inference_steps", "num_steps", "num_denoise_steps", "num_denoising_steps", "num_inference_timesteps")
-"""What families call the number of their denoising steps."""
+"""Names of the setting for the number of denoising steps."""
 
 _ARM_AND_GRIPPER = 7
-"""Actions of so many numbers end in the gripper's."""
+"""The last of this many numbers of an action is the gripper."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded policy. ``before`` and ``after`` are its own processors, around the model; it samples ``under`` this.
+    """A loaded policy with its own processors, ``before`` and ``after`` the model, and the context to sample ``under``.
 
-    ``computes``: the precision, where that is not the checkpoint's own, for fingerprints.
+    ``computes`` is the precision for the fingerprint; empty if it is the checkpoint's own.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What a user asks of a checkpoint; None leaves it as it was saved. ``steps`` of denoising, ``temperature`` of
+    """The user's settings for a checkpoint; None leaves one as saved. ``steps`` are of denoising, ``temperature`` is of
     tokens."""
 
     revision: str | None = None
@@ -72,26 +72,26 @@ class LoadOptions:
     dtype: str | None = None
 
 
-def load(name: str, asked: LoadOptions, *, trust_remote_code: bool = False) -> Checkpoint:
-    """The checkpoint ``name``, a directory or a repository of the hub, ready to sample.
+def load(name: str, options: LoadOptions, *, trust_remote_code: bool = False) -> Checkpoint:
+    """Load the checkpoint ``name``, a directory or a repository of the hub.
 
-    Only with ``trust_remote_code`` may it run code that it names.
+    It may run code that it names only with ``trust_remote_code``.
     """
     configs = need("lerobot.configs.policies", f"lerobot:{name}", "lerobot")
     factory = need("lerobot.policies.factory", f"lerobot:{name}", "lerobot")
-    where = directory(f"lerobot:{name}", name, asked.revision, _FILES)
+    where = directory(f"lerobot:{name}", name, options.revision, _FILES)
     family = _family(where, name)
     if trust_remote_code:
         registry.trust(Path(where))
     check_family(where, family)
     check_processors(where)
-    # LeRobot prints while it loads; stdout belongs to our caller's answer.
+    # LeRobot prints while it loads; stdout is for our results.
     with one_clear_error(f"lerobot:{name}: cannot be loaded: {{}}"), contextlib.redirect_stdout(sys.stderr):
         config = configs.PreTrainedConfig.from_pretrained(where)
-        _settle(config, asked, name)
-        under = settle_dtype(config, asked.dtype, name)
+        _configure(config, options, name)
+        under = settle_dtype(config, options.dtype, name)
         policy = factory.get_policy_class(family).from_pretrained(where, config=config)
-        # Its own device may be one that this machine lacks.
+        # This machine may lack the device that was saved.
         device_here = {"device_processor": {"device": str(config.device)}}
         before, after = factory.make_pre_post_processors(
             config, pretrained_path=str(where), preprocessor_overrides=device_here
@@ -99,18 +99,18 @@ def load(name: str, asked: LoadOptions, *, trust_remote_code: bool = False) -> C
     _check_weights(policy, where / _WEIGHTS, name)
     for step in before.steps:
         if hasattr(step, "tokenizer_name") and hasattr(step, "padding"):
-            # "longest" would let a row's tokens depend on the other instructions in its batch.
+            # With "longest", a row's tokens would depend on the other instructions in its batch.
             step.padding = "max_length"
     policy.eval().requires_grad_(False)
-    if asked.dtype == "float32":
+    if options.dtype == "float32":
         policy.float()
-    precision = asked.dtype or ("amp" if config.use_amp else "")
+    precision = options.dtype or ("amp" if config.use_amp else "")
     computes = f"/{precision}" if precision else ""
     return Checkpoint(name, family, policy, config, before, after, digest(where, _FILES), under, computes)
 
 
 def trained_on(checkpoint: Checkpoint) -> Convention:
-    """What the data were like, as the statistics tell that its preprocessor normalises by."""
+    """The conventions of the training data, judged by the statistics with which the preprocessor normalises."""
     config, ranges = checkpoint.config, {key: _ranges(checkpoint, key) for key in ("observation.state", "action")}
     if getattr(config, "use_relative_actions", False):
         ranges["action"] = []
@@ -119,35 +119,32 @@ def trained_on(checkpoint: Checkpoint) -> Convention:
     if not actions and not getattr(config, "use_relative_actions", False):
         gripper = _gripper_by_moments(checkpoint)
     if turned := turned_gripper(config):
-        gripper = replace(turned[1], open=None)  # 1 may have meant open or closed
+        gripper = replace(turned[1], open=None)  # whether 1 means open or closed is unknown
     return Convention(gripper, state_in(ranges["observation.state"]), action_in(actions))
 
 
-def _gripper_by_moments(checkpoint: Checkpoint) -> Gripper | None:
-    """The gripper by mean and deviation, which is all that older checkpoints keep."""
+def _statistics(checkpoint: Checkpoint, key: str, names: Sequence[str]) -> list[list[float]]:
+    """The statistics ``names`` of a feature from the first processor step that has all of them; else empty."""
     for step in checkpoint.before.steps:
-        kept = (getattr(step, "stats", None) or {}).get("action") or {}
-        means, sds = (np.asarray(kept.get(name, ()), np.float64).ravel() for name in ("mean", "std"))
-        if len(means) == len(sds) == _ARM_AND_GRIPPER:
-            return gripper_by_moments(float(means[-1]), float(sds[-1]))
-    return None
-
-
-def _ranges(checkpoint: Checkpoint, key: str) -> list[tuple[float, float]]:
-    """The lowest and highest value of each number of a feature, else its outer quantiles; empty where none are kept."""
-    for step in checkpoint.before.steps:
-        kept = (getattr(step, "stats", None) or {}).get(key) or {}
-        for low, high in (("min", "max"), ("q01", "q99")):
-            if low in kept and high in kept:
-                ends = (np.asarray(kept[end], np.float64).ravel().tolist() for end in (low, high))
-                # EVO-1 keeps its statistics filled up to the width of its network.
-                return list(zip(*ends, strict=True))[: _size(checkpoint.config, key)]
+        stats = (getattr(step, "stats", None) or {}).get(key) or {}
+        if all(name in stats for name in names):
+            return [np.asarray(stats[name], np.float64).ravel().tolist() for name in names]
     return []
 
 
-def _size(config: Any, key: str) -> int | None:
+def _gripper_by_moments(checkpoint: Checkpoint) -> Gripper | None:
+    """The gripper convention by mean and standard deviation, all that older checkpoints keep."""
+    means, sds = _statistics(checkpoint, "action", ("mean", "std")) or [[], []]
+    return gripper_by_moments(means[-1], sds[-1]) if len(means) == len(sds) == _ARM_AND_GRIPPER else None
+
+
+def _ranges(checkpoint: Checkpoint, key: str) -> list[tuple[float, float]]:
+    """The range of each number of a feature, or its outer quantiles; empty if the checkpoint has neither."""
+    config = checkpoint.config
     feature = {**(config.input_features or {}), **(config.output_features or {})}.get(key)
-    return None if feature is None else int(feature.shape[0])
+    ends = _statistics(checkpoint, key, ("min", "max")) or _statistics(checkpoint, key, ("q01", "q99")) or [[], []]
+    # EVO-1 pads its statistics to the width of its network.
+    return list(zip(*ends, strict=True))[: None if feature is None else int(feature.shape[0])]
 
 
 def _family(where: Path, name: str) -> str:
@@ -159,9 +156,9 @@ def _family(where: Path, name: str) -> str:
         kind = saved.get("model_type") if isinstance(saved, dict) else None
         hint = f"it holds a transformers model ({kind})" if kind else "its config.json names no policy type"
         raise ComponentError(f"lerobot:{name}: not a LeRobot policy, {hint}")
-    if saved["type"] == "lingbot_va":  # reset for each row it would play other actions than LeRobot, without a word
+    if saved["type"] == "lingbot_va":  # reset for each row, it would silently play other actions than LeRobot
         raise ComponentError(
-            f"lerobot:{name}: a lingbot_va policy remembers its whole episode, and a row here has no history; "
+            f"lerobot:{name}: a lingbot_va policy remembers its whole episode, and rows here have no history; "
             "play it with lerobot-eval and read its outcomes with `besttake ingest`"
         )
     if saved["type"] == "wall_x" and saved.get("prediction_mode") == "fast":
@@ -179,7 +176,7 @@ def _family(where: Path, name: str) -> str:
 
 
 def check_family(where: Path, family: str) -> None:
-    """ComponentError where the class of a family may run code that the checkpoint names, and nobody trusts it."""
+    """ComponentError if a family may run code that the checkpoint names, and the user does not trust it."""
     named = _RUNS_CODE_OF.get(family, "")
     if named and read_json(where / "config.json").get(named):
         registry.check_trusted(where / "config.json", f"by {named} of a {family} policy; `trust_remote_code` allows it")
@@ -188,7 +185,7 @@ def check_family(where: Path, family: str) -> None:
 
 
 def check_processors(where: Path) -> None:
-    """ComponentError where a saved processor names code of its own choosing: LeRobot would import and call it."""
+    """ComponentError if a saved processor names foreign code, which LeRobot would import and call."""
     for file in (where / each for each in _PROCESSORS):
         try:
             steps = read_json(file)["steps"]
@@ -208,24 +205,24 @@ def check_processors(where: Path) -> None:
 
 
 def _loads_code(step: dict[str, Any]) -> bool:
-    """Whether a step hands ``trust_remote_code`` to transformers; that of the action tokenizer does by default."""
+    """Whether a step passes ``trust_remote_code`` to transformers; the action tokenizer's does so by default."""
     config = step.get("config") or {}
     return step.get("registry_name") == "action_tokenizer_processor" or "trust_remote_code" in config
 
 
-def _settle(config: Any, asked: LoadOptions, name: str) -> None:
-    """Settings that a diagnosis needs, whatever the training run left in the config."""
-    steps, temperature = asked.steps, asked.temperature
-    if asked.device:
-        config.device = asked.device
+def _configure(config: Any, options: LoadOptions, name: str) -> None:
+    """Change the settings that the training run left in the config to those of the user and of a diagnosis."""
+    steps, temperature = options.steps, options.temperature
+    if options.device:
+        config.device = options.device
     for flag in ("compile_model", "load_vlm_weights"):
         # Compiling takes minutes; the VLM's own weights would be overwritten by the checkpoint's.
         if getattr(config, flag, False):
             setattr(config, flag, False)
     if getattr(config, "rtc_config", None) is not None:
-        config.rtc_config = None  # real-time chunking continues the last chunk: history, which a row must not have
+        config.rtc_config = None  # real-time chunking needs the last chunk, and rows have no history
     if config.type == "molmoact2":
-        # It wants to be told which of its heads acts.
+        # Its config must say which of its heads acts.
         only_tokens = config.action_mode == "discrete"
         config.inference_action_mode = "discrete" if only_tokens else config.inference_action_mode or "continuous"
     if steps is not None:
@@ -242,40 +239,40 @@ def _settle(config: Any, asked: LoadOptions, name: str) -> None:
 
 
 def steps_key(config: Any) -> str | None:
-    """What its config calls the number of denoising steps; None where it does not denoise."""
+    """The name of a config's setting for the number of denoising steps; None if it has none."""
     if getattr(config, "objective", "") == "flow_matching":
         return "num_integration_steps"
     return next((key for key in _STEPS if hasattr(config, key)), None)
 
 
 def _check_weights(policy: Any, path: Path, name: str) -> None:
-    """LeRobot's pi0 goes on with random weights when it cannot read the file; compare some tensors to be sure."""
+    """Compare some tensors with the file, because LeRobot's pi0 keeps random weights if it cannot read it."""
     import torch
     from safetensors import safe_open
 
     state = policy.state_dict()
     with safe_open(str(path), framework="pt") as file:
-        there = {key: key if key in state else f"model.{key}" for key in file.keys()}  # noqa: SIM118
-        known = sorted(key for key, mine in there.items() if mine in state)
+        names = {key: key if key in state else f"model.{key}" for key in file.keys()}  # noqa: SIM118
+        known = sorted(key for key, name in names.items() if name in state)
         sampled = known[:: max(1, len(known) // _SAMPLED_TENSORS)]
-        same = all(torch.equal(file.get_tensor(k).to(state[there[k]]), state[there[k]]) for k in sampled)
-    if not same or len(known) < 0.9 * len(there):
+        same = all(torch.equal(file.get_tensor(k).to(state[names[k]]), state[names[k]]) for k in sampled)
+    if not same or len(known) < 0.9 * len(names):
         raise ComponentError(f"lerobot:{name}: the policy did not take the weights in {path.name}; is it of this type?")
 
 
 DTYPES = ("float32", "bfloat16", "float16")
 _OWN_SETTINGS = ("dtype", "torch_dtype", "model_dtype", "vlm_dtype", "use_bf16")
-"""What configs call the precision of their model. A class that has none is run under torch's autocast; GR00T would end
-it, and is told whether to compute in bfloat16."""
+"""Names of the setting for a model's precision. A class without one runs under torch's autocast, except GR00T, which
+would end it and has ``use_bf16`` instead."""
 
 _FIXED = {"wall_x": "bfloat16"}
-"""Classes whose own code turns parts of what they compute into one precision."""
+"""Classes whose own code computes in one precision only."""
 
 
 def settle_dtype(config: Any, dtype: str | None, name: str) -> Callable[[], AbstractContextManager[Any]]:
-    """Let a config ask for ``dtype``; what to sample under where its class cannot be asked.
+    """Set ``dtype`` in a config; return the context to sample under, autocast if its class has no such setting.
 
-    Without one, a checkpoint that was saved with ``use_amp`` is sampled under autocast, as lerobot-eval does.
+    Without ``dtype``, a checkpoint that was saved with ``use_amp`` is sampled under autocast, as by lerobot-eval.
     """
     if dtype is None:
         return _autocast(config.device) if config.use_amp else nullcontext
@@ -292,7 +289,7 @@ def settle_dtype(config: Any, dtype: str | None, name: str) -> Callable[[], Abst
             )
         setattr(config, key, dtype == "bfloat16" if key == "use_bf16" else dtype)
         if key == "vlm_dtype":
-            config.use_amp = dtype == "bfloat16"  # EVO-1 computes so on CUDA, whatever its weights are
+            config.use_amp = dtype == "bfloat16"  # on CUDA this decides for EVO-1, whatever its weights are
         return nullcontext
     if dtype == "float32":
         return nullcontext
@@ -307,7 +304,7 @@ def _autocast(device: Any, dtype: str | None = None) -> Callable[[], AbstractCon
 
 
 def directory(uri: str, name: str, revision: str | None, patterns: Sequence[str]) -> Path:
-    """The directory called ``name``, else the hub's repository ``name``, downloaded; ``uri`` is for the message."""
+    """The directory ``name``, or else the repository ``name`` downloaded from the hub; ``uri`` is for the message."""
     path = Path(name).expanduser()
     if path.is_dir():
         return path
@@ -319,11 +316,11 @@ def directory(uri: str, name: str, revision: str | None, patterns: Sequence[str]
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except Exception as error:  # the hub's client raises its own, requests', httpx' and plain OS errors
         reason = one_line(error, 200)
-        raise ComponentError(f"{uri}: not a directory here, and the hub did not give it ({reason})") from None
+        raise ComponentError(f"{uri}: not a directory here, and not available from the hub ({reason})") from None
 
 
 def digest(where: Path, patterns: Sequence[str]) -> str:
-    """A hash of the files that match, by content."""
+    """A hash of the names and contents of the files that match."""
     parts: list[str | bytes] = []
     for path in sorted(path for pattern in patterns for path in where.glob(pattern)):
         blob = path.resolve().name  # the hub's cache names large files by their sha256

@@ -1,4 +1,4 @@
-"""How each LeRobot family takes its randomness: the shape of its latent, where a chunk lies in it, and the call."""
+"""How each LeRobot family is sampled: the shape of its noise, where a chunk lies in it, and the call."""
 
 from __future__ import annotations
 
@@ -18,27 +18,24 @@ from besttake.types import F32, PolicyKind, Warms
 
 Batch = dict[str, Any]
 STATE = "observation.state"
-COOLED_TOKENS = "tokens: cooled is a lower temperature, and a warm start does not exist"
-ZEROS = (
-    "tokens that are no action are played as zeros in the policy's own space, as LeRobot plays what it cannot decode"
-)
+COOLED_TOKENS = "tokens: the arm cooled lowers the temperature; no warm start"
+ZEROS = "tokens that are not an action are played as zeros in the policy's own space, as by LeRobot"
 _NO_ACTION = (
     "did not emit end token",  # MolmoAct2
     "generated no decodable action tokens",  # MolmoAct2
     "Token sequence does not start with",  # pi0-FAST
 )
-"""What their classes raise where the tokens they said are no action."""
+"""Messages of errors that mean: the tokens are not an action."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class PolicyFamily:
-    """One way of sampling. ``latent`` is the shape of a row's noise, empty where it takes none from us.
+    """One way of sampling. ``latent`` is the shape of a row's noise, empty if we cannot give it any.
 
-    ``alone``: rows go one by one. ``resizes``: the model brings pictures to its own size. ``stacks``: where only its
-    settings make it do so, it stacks all cameras first, which takes pictures of one size. ``looks``: what it computes
-    of an observation alone can be told apart (`look` and `sample_from`, instead of `predict`). ``prompted``: it always
-    reads an instruction, also where no step of its processors is a tokenizer's.
+    ``alone``: rows are sampled one by one. ``resizes``: the model resizes pictures itself. ``stacks``: if it does so
+    only by a setting, it stacks all cameras first, which needs pictures of one size. ``looks``: it has `look` and
+    `sample_from` instead of `predict`. ``prompted``: it always reads an instruction, even without a tokenizer step.
     """
 
     horizon: int
@@ -54,31 +51,31 @@ class PolicyFamily:
 
     @property
     def cools(self) -> bool:
-        """Whether calmer sampling exists: of the noise that a row starts from, or by the temperature of its tokens."""
+        """Whether it can be cooled, by less noise or by a lower temperature of its tokens."""
         return bool(self.latent) or self.kind == "tokens"
 
     def noise(self, draw: Draw) -> F32:
-        """What a row starts from, float32 of the shape ``latent``."""
+        """The noise that a row starts from, float32 of the shape ``latent``."""
         return draw.normal(self.latent)
 
     def place(self, chunk: Any) -> Any:
-        """A normalised chunk (B, horizon, action_dim) as a latent (B, *latent), in a family that has one."""
+        """Convert normalised chunks (B, horizon, action_dim) to latents (B, *latent), in a family that has them."""
         raise NotImplementedError
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The normalised actions (B, horizon, action_dim) of a preprocessed batch."""
+        """Sample normalised actions (B, horizon, action_dim) for a preprocessed batch."""
         raise NotImplementedError
 
     def look(self, policy: Any, batch: Batch) -> Sequence[Any]:
-        """What sampling needs of each observation of a preprocessed batch, in a family that looks."""
+        """Compute what depends on each observation of a preprocessed batch alone, in a family that looks."""
         raise NotImplementedError
 
     def sample_from(self, policy: Any, kept: Sequence[Any], noise: Any) -> Any:
-        """The normalised actions (B, horizon, action_dim), each row from what `look` gave for its observation."""
+        """Sample normalised actions (B, horizon, action_dim), each row from the `look` of its observation."""
         raise NotImplementedError
 
     def size_of(self, kept: Any) -> int:
-        """The memory of what `look` gave for one observation, in bytes."""
+        """The size of a row of `look`, in bytes."""
         return int(kept.nbytes)
 
 
@@ -88,53 +85,53 @@ class Padded(PolicyFamily):
     resizes = True
 
     def place(self, chunk: Any) -> Any:
-        """Zeros beyond the action's own dimensions, as in training."""
+        """Pad with zeros beyond the dimensions of an action, as in training."""
         latent = chunk.new_zeros((len(chunk), *self.latent))
         latent[:, :, : chunk.shape[2]] = chunk
         return latent
 
 
 class InternalNoise(Padded):
-    """EO-1, VLA-JEPA, WALL-X, FastWAM and GR00T: they draw noise where no argument reaches it, and are given the row's.
+    """EO-1, VLA-JEPA, WALL-X, FastWAM and GR00T, which draw noise inside; it is replaced by the row's own.
 
-    Their processors fill instructions up to the longest of a batch, so rows go one by one.
+    Their processors pad instructions to the longest of a batch, so rows are sampled one by one.
     """
 
     alone = True
     prompted = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The class's own call."""
+        """Call the class with the row's noise in place of its own."""
         policy.reset()
         with given_noise(type(policy).__name__, noise, draws):
             return policy.predict_action_chunk(dict(batch))
 
 
 class XVla(InternalNoise):
-    """X-VLA: `InternalNoise` with instructions of one length."""
+    """X-VLA: like `InternalNoise`, with instructions of one length."""
 
     alone = False
     resizes = False
 
 
 class MolmoAct2(InternalNoise):
-    """MolmoAct2: `InternalNoise`, but what it hands out is the beginning of the chunk that it denoises."""
+    """MolmoAct2: like `InternalNoise`, but it returns only the beginning of the chunk that it denoises."""
 
     def place(self, chunk: Any) -> Any:
-        """The last action stands for those after it, as DiffusionPolicy's does."""
+        """Repeat the last action up to the end of the latent, as for DiffusionPolicy."""
         index = np.minimum(np.arange(self.latent[0]), chunk.shape[1] - 1)
         return super().place(chunk[:, index])
 
 
 class Evo1(InternalNoise):
-    """EVO-1: `InternalNoise`, but its noise is uniform from -1 to 1, the range that it normalises actions to."""
+    """EVO-1: like `InternalNoise`, but with uniform noise from -1 to 1, the range of its normalised actions."""
 
     def noise(self, draw: Draw) -> F32:
-        """Uniform numbers."""
+        """Uniform numbers from -1 to 1."""
         return draw.uniform(self.latent)
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The class's own call, which draws one flat row from 0 to 1 and stretches it."""
+        """Call the class, which draws a flat row from 0 to 1 and rescales it."""
         policy.reset()
         with given_noise(type(policy).__name__, (noise.flatten(1) + 1) / 2, draws, uniform=True):
             return policy.predict_action_chunk(dict(batch))
@@ -142,8 +139,8 @@ class Evo1(InternalNoise):
 
 @dataclass(frozen=True)
 class Prefix:
-    """What a flow policy computes of one observation, as tensors of one row: masks and state (``given``), and the keys
-    and values of its attention, layer by layer."""
+    """What a flow policy computes from one observation, as tensors of one row: masks and state (``given``), and the
+    keys and values of its attention, layer by layer."""
 
     given: Mapping[str, Any]
     layers: tuple[tuple[Any, Any, Any], ...]
@@ -155,52 +152,52 @@ class Prefix:
         return sum(tensor.nbytes for tensor in tensors)
 
 
-class _Looked(Exception):
-    """Everything that a flow policy computes of observations alone is there."""
+class _PrefixReady(Exception):
+    """A flow policy has computed the prefix and is about to denoise."""
 
 
 class Flow(Padded):
     """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0.
 
-    They first compute a prefix of pictures, instruction (and state), and then denoise against it.
+    They first compute a prefix from pictures, instruction (and state), and then denoise with attention to it.
     """
 
     looks = True
 
     def look(self, policy: Any, batch: Batch) -> list[Prefix]:
-        """The prefix, by the class's own call up to its first denoising step."""
-        model, seen = policy.model, {}
+        """Compute the prefix, by the class's own call up to its first denoising step."""
+        model, computed = policy.model, {}
         rows = len(batch["observation.language.tokens"])
 
         def stop(x_t: Any, timestep: Any, **given: Any) -> None:
-            seen.update(given)
-            raise _Looked
+            computed.update(given)
+            raise _PrefixReady
 
         model.denoise_step = stop
         try:
             policy.predict_action_chunk(batch, noise=batch[STATE].new_zeros((rows, *self.latent)))
-        except _Looked:
+        except _PrefixReady:
             pass
         finally:
             del model.denoise_step
-        layers = list(seen.pop("past_key_values"))
+        layers = list(computed.pop("past_key_values"))
         return [
             Prefix(
-                {name: value[row : row + 1].clone() for name, value in seen.items()},
+                {name: value[row : row + 1].clone() for name, value in computed.items()},
                 tuple((k[row : row + 1].clone(), v[row : row + 1].clone(), window) for k, v, window in layers),
             )
             for row in range(rows)
         ]
 
     def sample_from(self, policy: Any, kept: Sequence[Prefix], noise: Any) -> Any:
-        """LeRobot's own integration of the class's own denoising step, without the padding of its actions."""
+        """Integrate the class's denoising step with LeRobot's function, and cut off the padding of the actions."""
         from lerobot.policies.common.flow_matching import euler_integrate
         from torch import cat
         from transformers import DynamicCache
 
         model, config = policy.model, policy.config
-        given = {name: cat([one.given[name] for one in kept]) for name in kept[0].given}
-        layers = zip(*(one.layers for one in kept), strict=True)
+        given = {name: cat([prefix.given[name] for prefix in kept]) for name in kept[0].given}
+        layers = zip(*(prefix.layers for prefix in kept), strict=True)
         cache = DynamicCache(
             tuple((cat([k for k, _, _ in same]), cat([v for _, v, _ in same]), same[0][2]) for same in layers)
         )
@@ -221,12 +218,12 @@ class Diffusion(PolicyFamily):
     stacks: ClassVar[bool] = True
 
     def place(self, chunk: Any) -> Any:
-        """The chunk at its place; the first action before it and the last one after it."""
+        """Put the chunk at its place; repeat the first action before it and the last one after it."""
         index = np.clip(np.arange(self.latent[0]) - self.past, 0, chunk.shape[1] - 1)
         return chunk[:, index]
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """One observation stands for the whole window of the past; DDPM's later noise comes from each row's draw."""
+        """Repeat the observation for the whole window of the past; DDPM's later noise comes from each row's draw."""
         import torch
 
         window = {key: _repeat(value, self.past + 1) for key, value in batch.items() if key.startswith("observation.")}
@@ -242,10 +239,10 @@ class Diffusion(PolicyFamily):
 
 
 class MultiTask(Diffusion):
-    """Multi-task DiT, by diffusion or flow matching: its window and its latent are DiffusionPolicy's."""
+    """Multi-task DiT, by diffusion or flow matching, with the window and latent of DiffusionPolicy."""
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """What one inference holds ready; its noise is drawn where no argument reaches it."""
+        """Take all actions of one inference, whose internal noise is replaced by the row's own."""
         import torch
 
         policy.reset()
@@ -254,32 +251,32 @@ class MultiTask(Diffusion):
 
 
 class Deterministic(PolicyFamily):
-    """ACT: no randomness at test time, so that a look holds the actions."""
+    """ACT: no randomness at test time, so `look` returns the actions."""
 
     kind = "deterministic"
     looks = True
 
     def look(self, policy: Any, batch: Batch) -> Any:
-        """The class's own call."""
+        """Compute the actions."""
         policy.reset()
         return policy.predict_action_chunk(batch)
 
     def sample_from(self, policy: Any, kept: Sequence[Any], noise: Any) -> Any:
-        """The same actions for every draw."""
+        """Return the same actions for every draw."""
         from torch import stack
 
         return stack(list(kept))
 
 
 class Seeded(PolicyFamily):
-    """Any other family: it draws from torch's global generator, which is seeded from the row's draw, row by row."""
+    """Any other family, whose draws from torch's global generator are seeded row by row."""
 
     alone = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The one call that every class has, under a seed, until the actions it holds ready are out.
+        """Call `select_action`, which every class has, with a seed, once for each action of the chunk.
 
-        It fills its window of past observations with the one it is given, as at the start of an episode.
+        The class fills its window of past observations with this one, as at the start of an episode.
         """
         import torch
 
@@ -290,7 +287,7 @@ class Seeded(PolicyFamily):
 
 
 class Greedy(PolicyFamily):
-    """pi0-FAST at temperature 0, and MolmoAct2 where it says its actions as tokens: one call gives the whole chunk."""
+    """pi0-FAST at temperature 0, and MolmoAct2 with actions as tokens; one call returns the whole chunk."""
 
     kind: ClassVar[PolicyKind] = "deterministic"
     alone = True
@@ -298,9 +295,9 @@ class Greedy(PolicyFamily):
     prompted = True
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The class's own call. Tokens that are no action become zeros, as LeRobot makes of those it cannot decode.
+        """Call the class. Tokens that are not an action become zeros, as LeRobot does with those it cannot decode.
 
-        It would be wrong to let such a take drop out: it is the policy that failed, and more often the hotter it is.
+        Such a take must count as a failure of the policy, which happens more often the higher the temperature is.
         """
         import torch
 
@@ -310,19 +307,18 @@ class Greedy(PolicyFamily):
         except (RuntimeError, AssertionError) as error:
             if not any(words in str(error) for words in _NO_ACTION):
                 raise
-            _log.warning(
-                "%s: zeros are played, for its tokens are no action (%s)", type(policy).__name__, one_line(error, 100)
-            )
+            who, why = type(policy).__name__, one_line(error, 100)
+            _log.warning("%s: zeros are played, its tokens are not an action (%s)", who, why)
             return torch.zeros(1, self.horizon, sizes_of(policy.config)[1], device=policy.config.device)
 
 
 class Pi0Fast(Greedy):
-    """pi0-FAST at a temperature: it draws its tokens from torch's global generator, seeded from the row's draw."""
+    """pi0-FAST at a temperature above 0, whose draws from torch's global generator are seeded row by row."""
 
     kind = "tokens"
 
     def predict(self, policy: Any, batch: Batch, noise: Any, draws: Sequence[Draw], warms: Warms = None) -> Any:
-        """The class's own call, under a seed; it reads the temperature from its config."""
+        """Call the class with a seed, and with the temperature in its config."""
         import torch
 
         config = policy.config
@@ -361,7 +357,7 @@ def family_of(name: str, config: Any, policy: Any) -> PolicyFamily:
         if config.temporal_ensemble_coeff is not None:
             notes.append("its temporal ensembling is left out: rows have no history")
         return Deterministic(horizon, replan, notes=tuple(notes))
-    # What these classes call the number of actions that one inference gives them to execute.
+    # The names of the number of actions that are executed per inference, by class.
     ready = max(
         int(getattr(config, key, None) or 1) for key in ("n_action_steps", "action_chunk_size", "n_action_repeats")
     )
@@ -384,7 +380,7 @@ def _internal_noise(name: str, config: Any, policy: Any, replan: int) -> PolicyF
         steps, dim = int(policy.model.action_model.action_horizon), int(config.action_dim)
         horizon, replan = steps, min(replan, steps)
     if name == "groot":
-        # The chunk that the class hands out is cut to the shortest of several horizons, its queue shorter still.
+        # The class cuts its chunk to the shortest of several horizons, and its queue may be shorter still.
         sizes = policy._groot_model.config
         steps, dim = int(sizes.action_horizon), int(sizes.max_action_dim)
         horizon = int(policy._resolve_prediction_horizon(np.empty((1, steps, 1))))
@@ -404,12 +400,12 @@ def _repeat(value: Any, times: int) -> Any:
 
 
 def unfed(config: Any) -> list[str]:
-    """The inputs of a policy that no observation here has: neither pictures nor the robot's state."""
+    """The inputs of a policy other than pictures and the robot's state, which no observation here has."""
     return [key for key, feature in (config.input_features or {}).items() if key != STATE and not _is_image(feature)]
 
 
 def images_in(config: Any) -> Mapping[str, Any]:
-    """The image features of a policy, without the placeholders for cameras it has none for."""
+    """The image features of a policy, without placeholders for cameras that it lacks."""
     features = (config.input_features or {}).items()  # not every class's `image_features` is a map
     return {key: feature for key, feature in features if _is_image(feature) and "empty_camera" not in key}
 
@@ -419,19 +415,19 @@ def _is_image(feature: Any) -> bool:
 
 
 def sizes_of(config: Any) -> tuple[int | None, int]:
-    """How many numbers its state (None where it reads none) and its actions have."""
+    """The sizes of state (None if it reads none) and action."""
     state = config.robot_state_feature
     return None if state is None else int(state.shape[0]), int(config.action_feature.shape[0])
 
 
 def resizes(config: Any) -> bool:
-    """Whether the settings of a policy make it bring pictures to a size of its own, where its family need not."""
+    """Whether a policy's settings make it resize pictures itself."""
     keys = ("resize_shape", "image_resize_shape", "resize_imgs_with_padding")  # DiffusionPolicy, multi-task DiT, X-VLA
     return any(getattr(config, key, None) for key in keys)
 
 
 def turned_gripper(config: Any) -> tuple[list[int], Gripper] | None:
-    """Which numbers of an action the policy's own processor turns from 0 to 1 into two commands, and those."""
+    """The indexes of an action that the policy's processor turns from 0..1 into gripper commands, and the commands."""
     if getattr(config, "action_decode_transform", None) == "libero":  # GR00T: above a half is -1, below it +1
         return [-1], CLOSES_UP
     if toggled := getattr(config, "toggle_action_dimensions", None):  # FastWAM: the same
@@ -442,20 +438,20 @@ def turned_gripper(config: Any) -> tuple[list[int], Gripper] | None:
     return [int(config.gripper_index)], Gripper(min(low, high), max(low, high), open=high)
 
 
-_TURNED = "observation.images.image"
+_AGENTVIEW = "observation.images.image"
 _NORMALISES = "XVLAImageNetNormalizeProcessorStep"
 
 
 class LiberoSteps:
-    """What lerobot-eval puts between LIBERO and an X-VLA that commands poses (``action_mode=ee6d``).
+    """The steps of lerobot-eval between LIBERO and an X-VLA that commands poses (``action_mode=ee6d``).
 
-    The state is that of ``libero:…?state=ee6d``; the wrist picture is not turned, where every other policy's is;
-    pictures are normalised before the checkpoint's own preprocessor (``before``) sees them; and its answer, twenty
-    numbers with a rotation of six, becomes a pose of seven.
+    The state is that of ``libero:…?state=ee6d``; unlike for other policies, the wrist picture is not turned; pictures
+    are normalised before the checkpoint's own preprocessor (``before``); and an action of twenty numbers, six of them
+    the rotation, becomes a pose of seven.
     """
 
     sizes = 20, 7
-    """Of the state and of an action."""
+    """The sizes of the state and of an action."""
     convention = Convention(Gripper(-1, 1), EE6D_STATE, POSE)
 
     def __init__(self, before: Any) -> None:
@@ -463,28 +459,22 @@ class LiberoSteps:
         from lerobot.processor import PolicyProcessorPipeline
 
         first, self._last = make_xvla_libero_pre_post_processors()
-        # `libero:` gives the state as it is. A checkpoint that normalises pictures itself cannot be run by
-        # lerobot-eval, which would normalise them twice and refuse; here that step is left out.
-        own = {type(step).__name__ for step in before.steps}
+        # `libero:` has prepared the state already. lerobot-eval cannot run a checkpoint that normalises pictures
+        # itself, because it would do so twice; here that step is left out.
+        twice = _NORMALISES in [type(step).__name__ for step in before.steps]
         steps = [step for step in first.steps if not isinstance(step, LiberoProcessorStep)]
-        kept = [step for step in steps if type(step).__name__ != _NORMALISES or _NORMALISES not in own]
-        self._first: Any = PolicyProcessorPipeline(steps=kept)
+        steps = [step for step in steps if not (twice and type(step).__name__ == _NORMALISES)]
+        self._first: Any = PolicyProcessorPipeline(steps=steps)
 
     def turns_back(self, feature: str) -> bool:
-        """Whether it wants a picture as robosuite renders it, where `libero:` turns it by 180 degrees."""
-        return feature != _TURNED
+        """Whether it needs a picture as robosuite renders it, while `libero:` turns pictures by 180 degrees."""
+        return feature != _AGENTVIEW
 
     def before(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """A batch as the checkpoint's own preprocessor then takes it."""
+        """Prepare a batch for the checkpoint's own preprocessor."""
         return dict(self._first(batch))
 
     def after(self, actions: Any) -> Any:
-        """Poses (B, horizon, 7) from what the checkpoint's postprocessor gives (B, horizon, 20)."""
+        """Convert the output of the checkpoint's postprocessor (B, horizon, 20) to poses (B, horizon, 7)."""
         rows, horizon, dim = actions.shape
         return self._last({"action": actions.reshape(-1, dim)})["action"].reshape(rows, horizon, -1)
-
-
-def libero_steps(config: Any, before: Any) -> LiberoSteps | None:
-    """Those of an X-VLA that commands poses; None for every other policy."""
-    poses = config.type == "xvla" and config.action_mode == "ee6d"
-    return LiberoSteps(before) if poses else None

@@ -1,9 +1,8 @@
-"""One look, many samples: what a policy computes of an observation alone is computed once, however often it samples.
+"""A cache of what a policy computes from an observation alone, so that sampling it again is cheap.
 
-The arm `retrieve` samples twice at an observation, the takes of a start begin at the same one in every arm and seed,
-and the check of retrieval samples each demonstrated state dozens of times. With a policy that can tell `look` and
-`sample_from` apart, pictures, instruction and state go through its expensive part once. The bits are the same as
-without.
+The arm `retrieve` samples twice at an observation, all takes of a start begin with the same one, and the check of
+retrieval samples each demonstrated state dozens of times. If a policy has the methods `look` and `sample_from`,
+pictures, instruction and state go through its expensive part once. The samples are the same to the bit.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation, PolicySpec, Warm, Warms
 
 MOST_BYTES = 1 << 30
-"""The memory of all looks that are kept; the one that was used least recently goes first."""
+"""The most memory of a cache; what was used least recently is dropped first."""
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a policy keeps of an observation. ``kept`` is its own business, and takes ``nbytes`` of memory."""
+class Precomputed:
+    """What a policy has computed from an observation: ``kept``, of ``nbytes``, which only the policy understands."""
 
     observation: Observation
     kept: Any = None
@@ -37,26 +36,26 @@ class Look:
 class Looking(Protocol):
     """A policy whose ``sample`` is ``sample_from(look(observations), draws, warm)``, to the bit."""
 
-    def look(self, observations: Sequence[Observation]) -> list[Look]:
-        """One look at each observation, which depends on nothing else."""
+    def look(self, observations: Sequence[Observation]) -> list[Precomputed]:
+        """Compute what depends on each observation alone."""
         ...
 
-    def sample_from(self, looks: Sequence[Look], draws: Sequence[Draw], warm: Warms = None) -> F32:
+    def sample_from(self, looks: Sequence[Precomputed], draws: Sequence[Draw], warm: Warms = None) -> F32:
         """One chunk per row, float32 (B, horizon, action_dim), as ``sample`` gives it."""
         ...
 
 
 class LookCache:
-    """Samples a policy, and looks only once at observations of the same content while it remembers them."""
+    """Samples a policy that looks only once at each observation, as long as the cache holds it."""
 
     def __init__(self, policy: Policy, most: int = MOST_BYTES) -> None:
         self._policy, self._most = policy, most
-        self._kept: OrderedDict[bytes, Look] = OrderedDict()
+        self._kept: OrderedDict[bytes, Precomputed] = OrderedDict()
 
     def sample(
         self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
-        """What the policy's own ``sample`` gives."""
+        """Sample as the policy's own ``sample`` does, to the bit."""
         if not isinstance(self._policy, Looking):
             return self._policy.sample(observations, draws, warm)
         keys = [_content(seen) for seen in observations]
@@ -71,7 +70,7 @@ class LookCache:
         return self._policy.sample_from(looks, draws, warm)
 
     def forget(self, observations: Iterable[Observation]) -> None:
-        """Free what is kept of observations that nobody will ask about again."""
+        """Drop observations that will not be sampled again."""
         if self._kept:
             for seen in observations:
                 self._kept.pop(_content(seen), None)
@@ -81,7 +80,7 @@ def sampled_chunks(
     spec: PolicySpec, sample: Callable[..., Any], observations: Sequence[Observation], draws: Sequence[Draw],
     warm: Sequence[Warm | None],
 ) -> list[F32 | Exception]:  # fmt: skip
-    """Sample a policy: for each row a chunk (horizon, action_dim) in memory of its own, or why there is none."""
+    """Sample a policy: for each row a chunk (horizon, action_dim), copied, or the error if it is not valid."""
     rows = list(sample(observations, draws, warm))
     if len(rows) != len(observations):
         raise ValueError(f"{len(rows)} rows came back for {len(observations)}")
@@ -90,7 +89,7 @@ def sampled_chunks(
 
 
 def _content(seen: Observation) -> bytes:
-    """What an observation is known by: takes of one start see the very same first pictures."""
+    """A hash of the content of an observation."""
     digest = hashlib.blake2b(seen.instruction.encode(), digest_size=16)
     parts: list[tuple[str, Array]] = [("", seen.state), *sorted(seen.images.items())]
     for name, part in parts:

@@ -1,15 +1,15 @@
 """Policies behind a websocket server: ``openpi:ws://host:port`` and ``vla-eval:ws://host:port``.
 
-`RemotePolicy` is their common base, `Connection` is one websocket with its timeouts, and `remote_wire` turns messages
-into bytes and back.
+`RemotePolicy` is their common base, `Connection` is one websocket with its timeouts, and `remote_wire` converts
+messages to bytes and back.
 
 An openpi server greets with a metadata frame, answers each observation with ``{"actions": (horizon, action_dim)}``, and
 reports errors as text frames. Its protocol carries no noise.
 
-A vla-eval server may hold a chunk back and return one action per observation. Rows must not depend on history, so each
-sample starts an episode of its own (which empties that buffer) and asks ``horizon`` times with the same observation: a
-server that buffers then returns the rest of its chunk without another inference, and one that answers with whole
-chunks is asked once.
+A vla-eval server may buffer a chunk and return one action per observation. Rows must not depend on history, so each
+sample starts a new episode, which empties the buffer, and sends the same observation until it has ``horizon`` actions.
+A server with a buffer then returns the rest of its chunk without another inference; one that returns whole chunks is
+asked once.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Observation, PolicySpec, Warms
 
 NOTES = (
-    "a server: its wire carries no noise, so seeds are out of our hands and two runs differ",
+    "a server: its protocol carries no noise, so seeds have no effect and two runs differ",
     "no warm start and no cooling: the arms cooled, shuffled and retrieve cannot be measured through it",
 )
 _OPTIONS = ("map", "state_dim", "horizon", "replan", "connections", "token", "state", "timeout")
 
 T = TypeVar("T")
 Shape = tuple[int | None, int | None]
-"""(horizon, action_dim) of a chunk; None accepts what comes."""
+"""(horizon, action_dim) of a chunk; None accepts any number."""
 
 
 @dataclass(frozen=True)
 class RemoteSettings:
-    """How to talk to a server; docs/policies.md explains each. ``images`` maps keys on the wire to env cameras."""
+    """How to talk to a server (see docs/policies.md). ``images`` maps the server's keys to env cameras."""
 
     state_key: str
     timeout: float
@@ -67,7 +67,7 @@ class RemoteSettings:
 
 
 def settings(uri: str, options: Mapping[str, Any], state: str, timeout: float) -> RemoteSettings:
-    """The ``options`` of ``uri``, checked; ``state`` and ``timeout`` are the protocol's own defaults."""
+    """Check the ``options`` of ``uri``; ``state`` and ``timeout`` are the defaults of the protocol."""
     read = Reader(uri)
     read.only(options, _OPTIONS)
     return RemoteSettings(
@@ -83,14 +83,14 @@ def settings(uri: str, options: Mapping[str, Any], state: str, timeout: float) -
 
 
 _MOST_CONNECTIONS = 16
-"""How many a server that samples several clients at once gets unless the option ``connections`` says otherwise."""
+"""The most connections to a server that samples several clients at once, unless the option ``connections`` is given."""
 _MOST_ACTIONS = 10_000
-"""Steps of a chunk, and numbers of an action, that a server can be believed to mean."""
+"""The most steps of a chunk, and numbers of an action, that are accepted from a server."""
 
 
 @dataclass(frozen=True)
 class ServedPolicy:
-    """What a `besttake serve` says about its policy in its greeting. Other servers say nothing."""
+    """What `besttake serve` says about its policy in its greeting; other servers say nothing."""
 
     horizon: int
     action_dim: int
@@ -116,10 +116,11 @@ class ServedPolicy:
 
 
 class RemotePolicy(ABC):
-    """A policy behind a websocket. A protocol says how to greet, how to ask, and which pictures a server wants.
+    """A policy behind a websocket. A subclass implements a protocol: how to greet, and how to ask for a chunk.
 
-    ``default_images`` maps keys on the wire to env cameras where nobody else does; a `besttake serve` names its
-    cameras, whose keys begin with ``prefix``. ``whole_chunks``: it gives chunks whole, not ``replan`` actions.
+    ``default_images`` maps the server's keys to env cameras if neither the user nor the server does; `besttake serve`
+    names its cameras, whose keys begin with ``prefix``. With ``whole_chunks`` a server returns whole chunks, not
+    ``replan`` actions.
     """
 
     scheme: ClassVar[str]
@@ -129,11 +130,11 @@ class RemotePolicy(ABC):
 
     def __init__(self, url: str, options: RemoteSettings) -> None:
         self.uri, self.options = f"{self.scheme}:{url}", options
-        make = partial(Connection, url, self.greet, options.timeout, options.token)
-        self._connections = [make()]
+        connect = partial(Connection, url, self.greet, options.timeout, options.token)
+        self._connections = [connect()]
         served = self._connections[0].call(lambda connection: ServedPolicy.read(connection.greeting))
         count = options.connections or (1 if served is None else served.at_once)
-        self._connections += [make() for _ in range(count - 1)]
+        self._connections += [connect() for _ in range(count - 1)]
         self.images = self.default_images
         if served is not None:
             self.images = {f"{self.prefix}{camera}": camera for camera in served.cameras}
@@ -143,7 +144,7 @@ class RemotePolicy(ABC):
             horizon = options.horizon or (served.horizon if self.whole_chunks else served.replan)
             action_dim, replan = served.action_dim, options.replan or min(served.replan, horizon)
         else:
-            # No greeting gives the shape of a chunk; one blank request does, and warms the server up.
+            # A request with a blank observation shows the shape of a chunk, and warms the server up.
             seen, draw = blank(tuple(self.images.values()), options.state_dim), Draw(0, "probe", 0, 0)
             probe = self._connections[0].call(partial(self.ask, seen=seen, draw=draw, shape=(None, None)))
             horizon, action_dim = options.horizon or len(probe), probe.shape[1]
@@ -158,11 +159,11 @@ class RemotePolicy(ABC):
 
     @abstractmethod
     def greet(self, connection: Connection) -> dict[str, Any]:
-        """What the server says about itself when a connection opens."""
+        """Exchange greetings on a new connection; return what the server says about itself."""
 
     @abstractmethod
     def ask(self, connection: Connection, *, seen: Observation, draw: Draw, shape: Shape) -> F32:
-        """One chunk of ``shape``, checked."""
+        """Ask for one chunk and check that it has ``shape``."""
 
     @property
     def server(self) -> dict[str, Any]:
@@ -170,13 +171,12 @@ class RemotePolicy(ABC):
         return dict(self._connections[0].greeting or {})
 
     def sample(self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Warms = None) -> F32:
-        """One chunk per row; the draws cannot reach the server's noise."""
+        """Sample one chunk per row; the draws have no effect on the server's noise."""
         if any(row is not None for row in warm or ()):
             raise ComponentError(f"{self.uri}: a server cannot be warm-started or cooled; use the arm base")
         rows = list(zip(observations, draws, strict=True))
         shape = (self.spec.horizon, self.spec.action_dim)
         out = np.empty((len(rows), *shape), np.float32)
-
         used = self._connections[: len(rows)]
 
         def fill(first: int, connection: Connection) -> None:
@@ -197,11 +197,11 @@ class RemotePolicy(ABC):
             connection.close()
 
     def pictures(self, seen: Observation) -> dict[str, U8]:
-        """The images that the server wants, under its own keys."""
+        """The images for the server, under its own keys."""
         return {key: picture(seen, camera, self.uri) for key, camera in self.images.items()}
 
     def chunk(self, reply: Mapping[Any, Any], horizon: int | None, action_dim: int | None) -> F32:
-        """The ``actions`` of a reply as float32 (horizon, action_dim), checked; None accepts what comes."""
+        """The ``actions`` of a reply as float32 (horizon, action_dim), checked; None accepts any number."""
         if "actions" not in reply:
             raise ComponentError(f"{self.uri}: answered without actions; it has: {', '.join(map(str, reply))}")
         array = np.asarray(reply["actions"])
@@ -223,7 +223,7 @@ class RemotePolicy(ABC):
 
 
 def picture(observation: Observation, camera: str, who: str) -> U8:
-    """The image of ``camera``, or an error that lists what is there."""
+    """The image of ``camera``, or an error that lists the cameras there are."""
     if camera not in observation.images:
         have = ", ".join(observation.images) or "none"
         raise ComponentError(f"{who} needs camera {camera!r}; the env gave: {have}; see its map option")
@@ -237,14 +237,14 @@ def blank(cameras: Sequence[str], state_dim: int, size: int = 224) -> Observatio
 
 
 class ConnectionLost(ComponentError):
-    """The server cannot be reached, does not answer, or went away twice."""
+    """The server cannot be reached, does not answer, or disconnected twice."""
 
 
 class Connection:
     """A websocket that opens when it is first needed and reopens once when it breaks.
 
-    ``greet(connection)`` runs after each opening and returns what the server says about itself, kept as ``greeting``.
-    A token that is not given is read from $BESTTAKE_TOKEN, which keeps it out of plans and runs.
+    ``greet(connection)`` runs after each opening; its result is kept as ``greeting``. Without ``token`` it is read from
+    $BESTTAKE_TOKEN, which keeps it out of plans and runs.
     """
 
     def __init__(self, url: str, greet: Callable[[Connection], Any], timeout: float, token: str | None = None) -> None:
@@ -260,9 +260,9 @@ class Connection:
         self._socket: Any = None
 
     def call(self, exchange: Callable[[Connection], T]) -> T:
-        """Run ``exchange`` (sends and receives) and return its result; start it over once if the socket breaks.
+        """Run ``exchange`` (sends and receives) and return its result; repeat it once if the socket breaks.
 
-        A timeout is not retried: the server is there and slow, and asking again would only queue more work.
+        A timeout is not retried: the server is slow, and asking again would only queue more work.
         """
         for attempt in (1, 2):
             try:
@@ -279,7 +279,7 @@ class Connection:
                     reason = error.strerror or str(error) or type(error).__name__
                     raise ConnectionLost(f"{self.url}: {reason}; is the server running?") from None
             except BaseException:
-                # An answer that is still on its way must not be taken for the next one's.
+                # A late answer must not be mistaken for the next one.
                 self.close()
                 raise
         raise AssertionError("unreachable")
@@ -297,7 +297,7 @@ class Connection:
         limits = {"open_timeout": self.timeout, "close_timeout": 1, "max_size": MOST_BYTES, "ping_interval": None}
         try:
             entered = connect(self.url, compression=None, additional_headers=headers, proxy=None, **limits)
-            self._socket = entered.__enter__()
+            self._socket = entered.__enter__()  # newer versions warn about any other use
         except InvalidURI as error:
             raise ComponentError(f"{self.url!r} is not a websocket address: {error}") from None
         except InvalidStatus as error:
@@ -338,7 +338,7 @@ def _reports_closing() -> Iterator[None]:
 
 
 def make_openpi(rest: str, *, prompt: str = "prompt", **options: Any) -> OpenpiPolicy:
-    """Build from ``ws://host:port``; the options are documented in docs/policies.md."""
+    """Connect to ``ws://host:port``; docs/policies.md lists the options."""
     return OpenpiPolicy(rest, settings(f"openpi:{rest}", options, state="observation/state", timeout=120), prompt)
 
 
@@ -355,14 +355,14 @@ class OpenpiPolicy(RemotePolicy):
         super().__init__(url, options)
 
     def greet(self, connection: Connection) -> dict[str, Any]:
-        """The metadata frame."""
+        """Receive the metadata frame."""
         frame = connection.receive()
         if isinstance(frame, str):
             raise ComponentError(f"{connection.url}: expected openpi's metadata frame, got text: {last_line(frame)}")
         return unpack_openpi(frame)
 
     def ask(self, connection: Connection, *, seen: Observation, draw: Draw, shape: Shape) -> F32:
-        """One observation, one whole chunk."""
+        """Send one observation and receive one whole chunk."""
         request = {**self.pictures(seen), self.options.state_key: seen.state, self._prompt: seen.instruction}
         connection.send(pack_openpi(request))
         frame = connection.receive()
@@ -372,7 +372,7 @@ class OpenpiPolicy(RemotePolicy):
 
 
 def make_vla_eval(rest: str, **options: Any) -> VlaEvalPolicy:
-    """Build from ``ws://host:port``; the options are documented in docs/policies.md."""
+    """Connect to ``ws://host:port``; docs/policies.md lists the options."""
     return VlaEvalPolicy(rest, settings(f"vla-eval:{rest}", options, state="states", timeout=60))
 
 
@@ -383,7 +383,7 @@ class VlaEvalPolicy(RemotePolicy):
     default_images: ClassVar = {"agentview": "agentview"}
 
     def greet(self, connection: Connection) -> dict[str, Any]:
-        """The server's hello."""
+        """Exchange hello messages."""
         hello = {"harness_version": "besttake", "protocol_version": VLA_EVAL_VERSION}
         connection.send(pack_message(Message("hello", hello)))
         reply = _vla_eval_answer(connection, 0, kind="hello")
@@ -395,7 +395,7 @@ class VlaEvalPolicy(RemotePolicy):
         return reply
 
     def ask(self, connection: Connection, *, seen: Observation, draw: Draw, shape: Shape) -> F32:
-        """An episode: as many observations as it takes to get the actions of a chunk."""
+        """Play an episode of as many observations as it takes to get the actions of a chunk."""
         horizon, action_dim = shape
         payload = {"images": self.pictures(seen), "task_description": seen.instruction}
         payload[self.options.state_key] = seen.state

@@ -24,7 +24,7 @@ from besttake.types import Array
 VLA_EVAL_VERSION = 1
 MESSAGE_TYPES = ("hello", "observation", "action", "episode_start", "episode_end", "error")
 MOST_BYTES = 32 << 20
-"""Bytes of one message, either way: ten pictures of 1280 x 720 without compression."""
+"""The most bytes of a message, enough for ten pictures of 1280 x 720 without compression."""
 _MOST_PIXELS = 32_000_000
 _MOST_PARTS = 200_000
 _VLA_EVAL_KEYS = ("__ndarray__", "data", "dtype", "shape")
@@ -78,7 +78,7 @@ def unpack_openpi(data: bytes | str) -> dict[str, Any]:
 
 
 def last_line(report: Any) -> str:
-    """The line of a traceback or error report that says what happened."""
+    """The last line of a traceback or error report, which says what happened."""
     lines = [line.strip() for line in str(report).splitlines() if line.strip()]
     return lines[-1][:300] if lines else "no reason given"
 
@@ -88,20 +88,20 @@ def _packb(value: Any, keys: Sequence[str | bytes]) -> bytes:
 
 
 class _Bounds:
-    """Counts what one message unpacks to: a byte can stand for a whole map, and a small PNG for gigabytes."""
+    """Limits what a message unpacks to, because a byte can stand for a map, and a small PNG for gigabytes."""
 
     def __init__(self) -> None:
         self.parts = self.pixels = 0
 
     def part(self, value: Any) -> Any:
-        """Note one map or list; WireError when there are too many."""
+        """Count one map or list; WireError if there are too many."""
         self.parts += 1
         if self.parts > _MOST_PARTS:
             raise WireError(f"a message of more than {_MOST_PARTS} maps and lists refused")
         return value
 
     def picture(self, width: int, height: int) -> None:
-        """Note one picture before it is unpacked."""
+        """Count the pixels of a picture before it is unpacked; WireError if there are too many."""
         self.pixels += width * height
         if self.pixels > _MOST_PIXELS:
             raise WireError(f"image of {width} x {height} pixels refused: a message may hold {_MOST_PIXELS}")

@@ -1,8 +1,8 @@
-"""Give a model the noise that it would draw itself, where its class has no argument for it.
+"""Control the noise of a model whose class has no argument for it.
 
-Many policies begin with ``torch.randn`` (or ``torch.normal``, ``torch.rand``) of a chunk's shape inside a method that
-takes no noise. `given_noise` answers those calls, in this thread and for as long as it is entered; nothing of torch or
-of the policy's module is replaced. This is the one place that does so.
+Many policies call ``torch.randn`` (or ``torch.normal``, ``torch.rand``) inside a method that takes no noise.
+`given_noise` intercepts those calls in this thread, while it is entered; no function of torch or of the policy is
+replaced.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from besttake.takes.draws import Draw
 
 @contextmanager
 def given_noise(who: str, noise: Any, draws: Sequence[Draw], uniform: bool = False) -> Iterator[None]:
-    """Within it, the first normal draw of the shape of ``noise`` (B, …) is ``noise``, cast to what was asked for.
+    """Return ``noise`` (B, …) from the first normal draw of its shape, cast to the dtype and device of the call.
 
-    With ``uniform`` it is the first of ``torch.rand``. Later draws of that shape (what DDPM adds on its way) come from
-    a generator for each row, seeded by its draw. Any other random call, and no call at all, is an error: the class
-    ``who`` then works otherwise than we know.
+    With ``uniform`` it is the first call of ``torch.rand``. Later draws of that shape (DDPM's noise at each step) come
+    from a generator for each row, seeded by its draw. Any other random call, or none at all, is an error, because the
+    class ``who`` then works differently from what we know.
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -34,11 +34,11 @@ def given_noise(who: str, noise: Any, draws: Sequence[Draw], uniform: bool = Fal
         *(torch.Tensor.normal_, torch.Tensor.uniform_, torch.Tensor.bernoulli_),
     )
     generators = [torch.Generator().manual_seed(draw.integer()) for draw in draws]
-    asked, drawn = 0, "uniform" if uniform else "normal"
+    calls, drawn = 0, "uniform" if uniform else "normal"
 
     class Given(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            nonlocal asked
+            nonlocal calls
             kwargs = kwargs or {}
             if func not in known and func not in other:
                 return func(*args, **kwargs)
@@ -49,20 +49,19 @@ def given_noise(who: str, noise: Any, draws: Sequence[Draw], uniform: bool = Fal
                     f"{who}: draws {func.__name__}{list(shape)} where we know of {drawn} {list(noise.shape)}; "
                     "its class has changed, so its takes could not be repeated"
                 )
-            asked += 1
+            calls += 1
             like = args[0] if copies else None
             dtype = kwargs.get("dtype") or (noise.dtype if like is None else like.dtype)
             device = kwargs.get("device") or (noise.device if like is None else like.device)
-            if asked == 1:
+            if calls == 1:
                 return noise.to(device=device, dtype=dtype, copy=True)
             rows = [again(shape[1:], generator=generator) for generator in generators]
             return torch.stack(rows).to(device=device, dtype=dtype)
 
     with Given():
         yield
-    if not asked:
-        changed = "its class has changed, so arms would do nothing"
-        raise ComponentError(f"{who}: drew no noise of {list(noise.shape)}; {changed}")
+    if not calls:
+        raise ComponentError(f"{who}: drew no noise of {list(noise.shape)}; its class has changed, so arms do nothing")
 
 
 def _shape(like: bool, args: Any, kwargs: Any) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Randomness is data: a take's noise is a pure function of who it is, never of when or where it ran."""
+"""The randomness of takes: a pure function of the names of run, task, start, seed and chunk."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ _STREAMS = ("noise", "perception", "shuffle", "env", "extra")
 class Draw:
     """The randomness of one chunk: the same draw always gives the same numbers.
 
-    Its numbers depend only on the seed of the run, the task, the start, the seed of the take and the number of the
-    chunk. Takes therefore do not depend on batch, worker or order, and all arms see the same noise. Each ``stream``
-    (noise, perception, shuffle, env or extra) is independent of the others.
+    Its numbers depend on its five fields alone. Takes therefore do not depend on batch, worker or order, and all arms
+    see the same noise. Each ``stream`` (noise, perception, shuffle, env or extra) is independent of the others.
 
-    ``task`` names the task and what it is drawn for: ``testbed/pick`` in a diagnosis, ``probe/pick`` in a probe,
-    ``testbed/pick#1`` for a further candidate of the same chunk.
+    ``task`` names the task and its purpose: ``testbed/pick`` in a diagnosis, ``probe/pick`` in a probe,
+    ``testbed/pick#1`` for a second candidate of the same chunk.
 
     Examples:
         >>> Draw(0, "pick", start=3, seed=1, chunk=0).normal((2,)).round(3)
@@ -35,10 +34,7 @@ class Draw:
     chunk: int = 0
 
     def generator(self, stream: str = "noise") -> np.random.Generator:
-        """Return a new generator at the beginning of ``stream``.
-
-        It is a Philox generator whose key is (run seed, task) and whose counter is (start, seed, chunk, stream).
-        """
+        """Return a new Philox generator, with key (run seed, task) and counter (start, seed, chunk, stream)."""
         where = self.chunk * len(_STREAMS) + _STREAMS.index(stream)
         key = np.array([self.run_seed, _word(self.task)], dtype=np.uint64)
         counter = np.array([0, where, self.seed, self.start], dtype=np.uint64)

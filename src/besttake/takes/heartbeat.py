@@ -1,7 +1,7 @@
-"""A sign of life in the run directory: what the run is doing, for whoever watches it from another process.
+"""The heartbeat of a run: a file that tells watchers in other processes what the run is doing.
 
-``heartbeat.json`` is written every second while a run goes on and is gone when it ends in order. Its number grows with
-each beat, so a watcher needs no clock in common with the writer. Nothing reads it but a watcher, and no digest sees it.
+``heartbeat.json`` is written every second while a run goes on, and removed when it ends in order. Its number grows with
+each beat, so that watcher and writer need no common clock. It is not part of any digest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST = 4096
 
 @dataclass(frozen=True)
 class Beat:
-    """What a run is doing: the stage as ``text``, takes ``done`` of ``total`` in this session, and seconds ``left``."""
+    """What a run is doing: its stage (``text``), takes ``done`` of ``total`` in this session, and seconds ``left``."""
 
     text: str = ""
     done: int = 0
@@ -35,12 +35,12 @@ class Beat:
 
 
 class Heartbeat:
-    """Writes what ``news`` says into a run directory until it is closed. A disk that is full or gone is no matter."""
+    """Writes the beats that ``news`` returns into a run directory until it is closed; ignores errors of the disk."""
 
     def __init__(self, directory: Path, news: Callable[[], Beat]) -> None:
         self._path, self._news, self._number = directory / FILE, news, 0
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
         self._beat()
@@ -53,7 +53,7 @@ class Heartbeat:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
-    def _go_on(self) -> None:
+    def _work(self) -> None:
         while not self._closed.wait(_EVERY):
             self._beat()
 
@@ -61,18 +61,18 @@ class Heartbeat:
         self._number += 1
         try:
             news = asdict(self._news())
-        except Exception:  # counts that change while they are read cost one beat, never the run
+        except Exception:  # counts that change while they are read cost one beat, not the run
             news = {}
         temporary = self._path.with_name(f"{FILE}.tmp")
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)  # "x": a link that someone left under this name is never written through
+            temporary.unlink(missing_ok=True)  # "x" never writes through a link of this name
             with temporary.open("x") as file:
                 json.dump({**news, "number": self._number}, file)
             os.replace(temporary, self._path)
 
 
 def read_heartbeat(directory: Path) -> Beat | None:
-    """The last beat of a run; None where there is none, or none that can be read."""
+    """The last beat of a run; None if there is none that can be read."""
     try:
         values = read_json(directory / FILE, _MOST)
         left = values.get("left")

@@ -1,4 +1,4 @@
-"""What is played: takes as jobs, their randomness, and the messages between the engine and its workers."""
+"""Takes as jobs, their randomness, and the messages between the engine and its workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from besttake import registry
-from besttake.arms.base import Request
+from besttake.arms.base import TakeState
 from besttake.errors import failure
 from besttake.policies.base import checked_actions
 from besttake.registry import Uri
@@ -29,50 +29,48 @@ class TakeGrid:
     seeds: int
 
     def take_keys(self) -> list[TakeKey]:
-        """The names of the takes, in the order in which they are played."""
+        """The keys of the takes, in the order in which they are played."""
         return [
             TakeKey(self.policy, self.env, task.name, start, arm, seed)
             for task in self.tasks for start in self.starts for arm in self.arms for seed in range(self.seeds)
         ]  # fmt: skip
 
     def jobs(
-        self, policy: PolicySpec, env: EnvSpec, *, stride: int | None, goes_on: bool, actor: Actor | None = None
-    ) -> list[Job]:
-        """The takes as jobs. ``stride`` is between frames that are kept; None keeps those of the start only."""
+        self, policy: PolicySpec, env: EnvSpec, *, stride: int | None, goes_on: bool,
+        factory: SamplerFactory | None = None,
+    ) -> list[Job]:  # fmt: skip
+        """The takes as jobs. Every ``stride``-th frame is stored; None stores only that of the start."""
         horizons = {task.name: task.horizon for task in self.tasks}
         cameras = {
             arm: tuple(dict.fromkeys((*policy.cameras, *([env.score_camera] if sees else []))))
             for arm in self.arms for sees in [registry.arm(arm).spec.score_camera]
         }  # fmt: skip
         return [
-            Job(
-                key, horizons[key.task], cameras[key.arm], env.score_camera, stride or horizons[key.task], goes_on,
-                actor=actor,
-            )
-            for key in self.take_keys()
+            Job(key, most, cameras[key.arm], env.score_camera, stride or most, goes_on, factory)
+            for key in self.take_keys() for most in [horizons[key.task]]
         ]  # fmt: skip
 
 
 def take_draw(run_seed: int, key: TakeKey) -> Draw:
-    """The randomness of a take: that of its start and seed, whatever the arm, the policy or the env's options."""
+    """The randomness of a take. It does not depend on the arm, the policy or the options of the env."""
     return Draw(run_seed, f"{Uri.parse(key.env).scheme}/{key.task}", key.start, key.seed)
 
 
 def probe_draw(run_seed: int, task: str, state: int, sample: int) -> Draw:
-    """The randomness of one sample at one demonstrated state."""
+    """The randomness of one policy sample at one demonstrated state."""
     return Draw(run_seed, f"probe/{task}", start=state, seed=sample)
 
 
 class Sampler(Protocol):
-    """What gives actions to takes: a policy with its arms (`besttake.arms.sampler`)."""
+    """Gives actions to takes: a policy with its arms (`besttake.arms.sampler`)."""
 
-    def sample(self, requests: Sequence[Request]) -> Sequence[F32 | Exception]:
-        """One block of actions to execute, (R, action_dim), per request, or why this one has none."""
+    def sample(self, takes: Sequence[TakeState]) -> Sequence[F32 | Exception]:
+        """For each take the actions to execute next, (R, action_dim), or the error that prevented them."""
         ...
 
 
-class Actor(Protocol):
-    """A sampler that can be made anew in every worker: small, hashable, picklable."""
+class SamplerFactory(Protocol):
+    """Makes a sampler in any process: small, hashable and picklable."""
 
     def sampler(self, env: EnvSpec) -> Sampler:
         """Load the policy and its arms in this process, ready to act in ``env``."""
@@ -81,9 +79,9 @@ class Actor(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """One take to play: which, for how long, and what to look at.
+    """One take to play: which, for how long, and with which cameras.
 
-    ``actor`` is who acts, in the worker itself; without one the worker asks the engine for actions.
+    With a ``factory`` the worker samples actions itself; without one it asks the engine for them.
     """
 
     key: TakeKey
@@ -92,16 +90,16 @@ class Job:
     score_camera: str
     stride: int
     goes_on: bool
-    actor: Actor | None = None
+    factory: SamplerFactory | None = None
 
 
 @dataclass(frozen=True)
 class Begin:
-    """Order: start ``job`` in ``slot``. ``request`` follows the take from here, on the side that gives it actions."""
+    """Order: start ``job`` in ``slot``. ``state`` is kept up to date by the side that samples the actions."""
 
     slot: int
     job: Job
-    request: Request
+    state: TakeState
 
 
 @dataclass(frozen=True)
@@ -113,10 +111,10 @@ class Act:
 
 
 @dataclass(frozen=True)
-class Need:
-    """Answer: the take goes on and needs actions for this observation; ``step`` actions have been executed.
+class NeedsActions:
+    """Reply: the take needs actions for this observation, after ``step`` actions.
 
-    ``states`` (R, state_dim) are those seen since the last answer.
+    ``states`` (R, state_dim) are those seen since the last reply.
     """
 
     slot: int
@@ -124,15 +122,15 @@ class Need:
     step: int
     states: F32
 
-    def update(self, request: Request) -> None:
-        """Note in ``request`` where its take has come to."""
-        request.observation, request.step = self.observation, self.step
-        request.states.extend(self.states)
+    def update(self, state: TakeState) -> None:
+        """Bring ``state`` up to date."""
+        state.observation, state.step = self.observation, self.step
+        state.states.extend(self.states)
 
 
 @dataclass(frozen=True)
 class End:
-    """Answer: the take is over."""
+    """Reply: the take is over."""
 
     slot: int
     take: Take
@@ -141,7 +139,7 @@ class End:
 
 @dataclass(frozen=True)
 class Failed:
-    """Answer: the take raised; ``reason`` is one line."""
+    """Reply: the take raised; ``reason`` is one line."""
 
     slot: int
     key: TakeKey
@@ -150,19 +148,19 @@ class Failed:
 
 
 Order = Begin | Act
-Answer = Need | End | Failed
+Reply = NeedsActions | End | Failed
 
 
-def next_blocks(sampler: Sampler, requests: Sequence[Request]) -> list[F32 | Exception]:
-    """The next actions of each request, which moves on to its next chunk."""
+def next_actions(sampler: Sampler, takes: Sequence[TakeState]) -> list[F32 | Exception]:
+    """Sample the next actions of each take, and move it on to its next chunk."""
     try:
-        blocks = list(sampler.sample(requests))
+        sampled = list(sampler.sample(takes))
     except BaseException as error:
-        blocks = [failure(error)] * len(requests)
-    for row, (request, block) in enumerate(zip(requests, blocks, strict=True)):
-        if not isinstance(block, Exception):
-            block = blocks[row] = checked_actions(block, None, f"at step {request.step} the policy")
-        if not isinstance(block, Exception):
-            request.actions.extend(block)
-            request.draw = request.draw.at(request.draw.chunk + 1)
-    return blocks
+        return [failure(error)] * len(takes)
+    for row, (take, actions) in enumerate(zip(takes, sampled, strict=True)):
+        if not isinstance(actions, Exception):
+            actions = sampled[row] = checked_actions(actions, None, f"at step {take.step} the policy")
+        if not isinstance(actions, Exception):
+            take.actions.extend(actions)
+            take.draw = take.draw.at(take.draw.chunk + 1)
+    return sampled

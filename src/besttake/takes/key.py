@@ -1,4 +1,4 @@
-"""The name of a take, and its row in a run's table of takes: plain data that reading code can import cheaply."""
+"""The name of a take, and its row in the table of takes: plain data that is cheap to import."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TakeKey:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table of takes. ``error`` is the reason where ``status`` is "error"."""
+    """One row of the table of takes. ``error`` is the reason if ``status`` is "error"."""
 
     key: TakeKey
     status: str
@@ -47,5 +47,5 @@ class Row:
 
     @property
     def identity(self) -> str:
-        """What a digest sees of a finished take: its name, its outcome and the sha256 of its file."""
+        """What a finished take adds to the digest: its name, its outcome and the sha256 of its file."""
         return json.dumps([astuple(self.key), self.success, self.success_step, self.steps, self.calls, self.sha256])

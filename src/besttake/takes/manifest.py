@@ -1,4 +1,4 @@
-"""``run.json``: what a run was planned as, and with which versions and fingerprints it is made."""
+"""``run.json``: the plan of a run, and the versions and fingerprints with which it is made."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from besttake.files import read_sealed_json, sealed_json, short_hash
 
 SCHEMA = 2
 SPEED = frozenset({"workers", "batch", "patience", "on", "replicas", "gpus_per_replica"})
-"""Keys of a plan that change no number."""
+"""Keys of a plan that do not change any result."""
 
 
 class Extent(BaseModel):
-    """Which takes are planned: every combination. A run may grow, so a later plan must contain all of an earlier one.
+    """Which takes are planned: every combination. A run may only grow, so a later plan contains all of an earlier one.
 
     A task is written with its env, ``"testbed:pick pick"``.
     """
@@ -30,11 +30,13 @@ class Extent(BaseModel):
 
 
 class Manifest(BaseModel):
-    """``identity`` is what takes depend on, by name: seeds, settings, fingerprints of envs, policies and library.
+    """The content of ``run.json``.
 
-    A run goes on only where it is the same. ``run`` is a hash of what the run was begun with, and stands in its files.
-    ``skipped`` has the planned arms that each policy cannot run. ``library`` is the path of the demonstrations.
-    ``outgrown`` has the extents with which takes were made before the run was given more starts or seeds.
+    ``identity`` is what takes depend on, by name: seeds, settings, and fingerprints of envs, policies and library. A
+    run is continued only with the same identity. ``run`` is a hash of the first manifest, and is written into all files
+    of the run. ``skipped`` has the planned arms that each policy cannot run. ``library`` is the path of the
+    demonstrations. ``outgrown`` has earlier extents, with which takes were made before the run was given more starts or
+    seeds.
     """
 
     model_config = ConfigDict(extra="allow", populate_by_name=True)
@@ -53,7 +55,7 @@ class Manifest(BaseModel):
 
     @classmethod
     def read(cls, directory: Path) -> Manifest:
-        """The manifest of a run; RunError when it is damaged or of a newer version."""
+        """Read the manifest of a run; RunError if it is damaged or of a newer version."""
         try:
             values = read_sealed_json(directory / "run.json")
             if int(values["schema"]) <= SCHEMA:
@@ -72,15 +74,15 @@ class Manifest(BaseModel):
         return sealed_json(self.model_dump(mode="json", by_alias=True), indent=1)
 
     def begun(self) -> Manifest:
-        """The manifest of a new run, with its name in ``run``."""
+        """Return the manifest with the name of the new run in ``run``."""
         values = self.model_dump(mode="json", include={"besttake", "versions", "identity", "extent"})
         values["plan"] = {name: value for name, value in self.plan.items() if name not in SPEED}
         return self.model_copy(update={"run": short_hash(json.dumps(values, sort_keys=True))})
 
     def continued_by(self, new: Manifest, directory: Path, *, begun: bool) -> Manifest:
-        """``new``, with what it does not know of the identity; RunError when the run holds another plan.
+        """Return ``new`` with the whole identity of the run; RunError if the run holds another plan.
 
-        ``begun`` says that takes were made with this one; before the first, any plan will do.
+        ``begun`` says whether the run has takes; before the first one, any plan is accepted.
         """
         if not begun:
             return new.model_copy(update={"run": self.run})
@@ -88,20 +90,19 @@ class Manifest(BaseModel):
             check_same(directory, name, self.identity[name], new.identity[name])
         planned = new.extent.model_dump()
         for name, values in self.extent.model_dump().items():
-            gone = [value for value in values if value not in planned[name]]
-            if gone:
+            if gone := [value for value in values if value not in planned[name]]:
                 raise _another_plan(directory, f"its {name} include {_short(gone[0])}, yours do not")
         grows = (self.extent.starts, self.extent.seeds) != (new.extent.starts, new.extent.seeds)
         outgrown = [*self.outgrown, *([self.extent] if grows else [])]
-        kept = {"run": self.run, "identity": {**self.identity, **new.identity}, "outgrown": outgrown}
-        return new.model_copy(update=kept)
+        identity = {**self.identity, **new.identity}
+        return new.model_copy(update={"run": self.run, "identity": identity, "outgrown": outgrown})
 
 
 def check_same(directory: Path, name: str, old: Any, new: Any) -> None:
-    """RunError when an entry of the identity is not what the run was made with."""
+    """RunError unless an entry of the identity is still the one that the run was made with."""
     if old != new:
         if name.startswith("env ") and isinstance(old, list) and isinstance(new, list) and old[:1] == new[:1]:
-            raise _another_plan(directory, "of its takes and yours only one kind goes on after success (see `window`)")
+            raise _another_plan(directory, "only one of the two plays on after success (see `window`)")
         if name.startswith(("env ", "policy ")):  # fingerprints tell a reader nothing
             raise _another_plan(directory, f"its {name} has changed since, in its code or its settings")
         raise _another_plan(directory, f"its {name} is {_short(old)}, yours is {_short(new)}")

@@ -1,7 +1,7 @@
-"""The workers of a run, as processes of this machine. A pool carries orders and answers; it knows nothing of takes.
+"""The workers of a run, as processes of this machine. A pool exchanges messages and knows nothing of takes.
 
-A worker that dies is replaced, and so is one that gives no answer in time: within the user's ``patience``, or within
-five minutes, which double (up to two hours) each time a worker was given up.
+A worker that dies is replaced, and so is one that does not answer in time: within the user's ``patience``, or within
+five minutes, doubled (up to two hours) each time a worker was given up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STILLBORN = 5
 _WAIT, _LONGEST_WAIT = 0.25, 8.0
 _POLITE = 2.0
 LOOK = 1.0
-"""Seconds between looks. No more than that counts per look, so that a laptop that slept, or Ctrl-Z, costs no worker."""
+"""Seconds between looks at the clock. A look counts no more, so that sleep or Ctrl-Z do not cost a worker."""
 _LONGEST_LIMIT = 7200.0
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Member:
-    """A worker, which messages it owes an answer to (True: orders), and for how many seconds it has been silent."""
+    """A worker, the messages that it has not answered (True: orders), and for how many seconds it has been silent."""
 
     process: WorkerProcess = field(default_factory=WorkerProcess)
     ready: bool = False
@@ -47,17 +47,17 @@ class _Member:
 
 
 class WorkerPool:
-    """``size`` numbered workers, started when they are first needed, which also share other work between takes.
+    """``size`` numbered workers, started with the first message, which can also do other work (`map`).
 
-    Lists of orders sent to one worker are obeyed and answered one after the other. ``stalled`` counts the workers that
-    gave no answer in time and were replaced.
+    A worker obeys and answers lists of orders one after the other. ``stalled`` counts the workers that were replaced
+    because they did not answer in time.
     """
 
     def __init__(self, size: int, patience: float | None = None) -> None:
         self.size, self.stalled = size, 0
         self.patience, self._limit = patience, PATIENCE
         self._members: list[_Member] = []
-        self._stillborn, self._closed, self._looked = 0, False, time.monotonic()
+        self._stillborn, self._closed, self._last_look = 0, False, time.monotonic()
         self._woken, self._waker = Pipe(duplex=False)
         self._awake = threading.Lock()
 
@@ -69,18 +69,25 @@ class WorkerPool:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the workers; none before the first message."""
+        """The process ids of the workers; empty before the first message."""
         return [member.process.pid for member in self._members]
 
-    def send(self, worker: int, orders: Sequence[Order]) -> None:
-        """Give ``worker`` a list of orders. A dead worker is noticed by `receive`."""
-        self._post(worker, list(orders))
+    def send(self, worker: int, message: list[Order] | Callable[[], Any]) -> None:
+        """Send a list of orders, or a function to call, to ``worker``. `receive` notices a dead worker."""
+        try:
+            while len(self._members) < self.size:
+                self._members.append(_Member())
+        except OSError as error:
+            self.close()
+            raise _cannot_start(self.size, error) from error
+        member = self._members[worker]
+        if not member.owed:
+            member.silent = 0.0
+        member.owed.append(isinstance(message, list))
+        member.process.send(message)
 
     def receive(self) -> list[tuple[int, Any]]:
-        """The answers of workers, after a wait; None for one that died or stalled (and was replaced).
-
-        Empty where nobody answered for a second, or `wake` was called meanwhile.
-        """
+        """Wait up to a second, or until `wake`, for answers; None stands for a worker that was replaced."""
         answers: list[tuple[int, Any]] = []
         ready = wait([self._woken, *(member.process.pipe for member in self._members)], LOOK)
         if self._woken in ready:
@@ -109,15 +116,15 @@ class WorkerPool:
         return answers
 
     def wake(self) -> None:
-        """Let `receive` return, or the next one; from any thread."""
-        if self._awake.acquire(blocking=False):  # held from here until `receive` has noticed
+        """Let the present or next call of `receive` return; from any thread."""
+        if self._awake.acquire(blocking=False):  # held until `receive` has noticed
             with suppress(OSError):  # closed already
                 self._waker.send_bytes(b"!")
 
     def _overdue(self, heard: Sequence[int]) -> list[int]:
-        """The workers that have been silent for too long, without those just ``heard``."""
+        """The workers that have been silent for too long, except those just ``heard``."""
         now = time.monotonic()
-        passed, self._looked = min(now - self._looked, LOOK), now
+        passed, self._last_look = min(now - self._last_look, LOOK), now
         late = []
         for worker, member in enumerate(self._members):
             if member.owed and worker not in heard:
@@ -133,21 +140,8 @@ class WorkerPool:
             return call_limit(self.patience, first=True)
         return self.patience if member.owed[0] else OTHER_WORK * self.patience
 
-    def _post(self, worker: int, message: Any) -> None:
-        try:
-            while len(self._members) < self.size:
-                self._members.append(_Member())
-        except OSError as error:
-            self.close()
-            raise _cannot_start(self.size, error) from error
-        member = self._members[worker]
-        if not member.owed:
-            member.silent = 0.0
-        member.owed.append(isinstance(message, list))
-        member.process.send(message)
-
     def _replace(self, worker: int, why: str) -> None:
-        """Put a new process in the place of one. Those that die before they are ready are not replaced for ever."""
+        """Replace a worker's process; RolloutError if too many in a row died before they were ready."""
         if self._closed:
             raise RolloutError("the workers were ended")
         old = self._members[worker]
@@ -169,7 +163,7 @@ class WorkerPool:
     def map(
         self, function: Callable[[T], R], items: Sequence[T], on_done: Callable[[T], None] = lambda item: None
     ) -> list[R]:
-        """``function`` of each item, in order, shared among the workers. What it raises is raised here."""
+        """Apply ``function`` to each item, in the workers; return the results in order, or raise its first error."""
         results: dict[int, R] = {}
         deaths: Counter[int] = Counter()
         waiting = deque(range(len(items)))
@@ -178,9 +172,9 @@ class WorkerPool:
             for worker in range(self.size):
                 if waiting and worker not in busy:
                     busy[worker] = waiting.popleft()
-                    self._post(worker, partial(function, items[busy[worker]]))
+                    self.send(worker, partial(function, items[busy[worker]]))
             for worker, answer in self.receive():
-                if worker not in busy:  # it died while it had nothing to do
+                if worker not in busy:  # it died while it was idle
                     continue
                 index = busy.pop(worker)
                 if answer is None:
@@ -199,7 +193,7 @@ class WorkerPool:
         return [results[index] for index in range(len(items))]
 
     def close(self) -> None:
-        """End all workers, politely first."""
+        """Hang up on all workers, and kill those that do not end by themselves soon."""
         self._closed = True
         for member in self._members:
             member.process.hang_up()

@@ -30,10 +30,10 @@ from besttake.log import show_if_parent_does
 from besttake.takes.worker import Worker
 from besttake.threads import outcome
 
-# As many simulators run as there are cores: threads of their own would only get into each other's way.
+# There are as many simulators as cores: more threads would only slow each other down.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
-# Ctrl-C is the parent's business, from the first moment on.
+# The parent alone handles Ctrl-C, from the first moment on.
 _CODE = """\
 import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)
 import json, sys; sys.path[:] = json.loads(sys.argv[1])
@@ -41,15 +41,15 @@ from besttake.takes.process import serve; serve(*map(int, sys.argv[2:]))
 """
 
 READY = "ready"
-"""The first message of a worker: it has loaded what it needs."""
+"""The first message of a worker, once it has loaded what it needs."""
 
 _STALLED = 60
-"""A message that has begun and does not come to its end within so many seconds never will."""
+"""Seconds after which the rest of a message is given up."""
 _SET_PARENT_DEATH_SIGNAL = 1
 
 
 class WorkerProcess:
-    """The parent's side: a process that finds the same modules as this one, and its pipe."""
+    """The parent's side of a worker: its process, which finds the same modules as this one, and its pipe."""
 
     def __init__(self) -> None:
         self.pipe, theirs = Pipe()
@@ -57,35 +57,31 @@ class WorkerProcess:
         path = json.dumps([os.path.abspath(place) for place in sys.path])
         command = [sys.executable, "-c", _CODE, path, str(os.getpid()), str(theirs.fileno())]
         try:
-            self._process = _started(command, theirs.fileno())
+            self._process = _start(command, theirs.fileno())
         except BaseException:
             self.pipe.close()
             raise
         finally:
             theirs.close()
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
+        self.pid = self._process.pid
 
     def send(self, message: Any) -> None:
-        """Send a message. A dead worker, or one that reads nothing, is noticed when its answer is waited for."""
+        """Send a message. A worker that is dead or does not read is noticed later, by its missing answer."""
         with suppress(OSError):
             self.pipe.send(message)
 
     def receive(self) -> Any:
-        """The next message; raises where the worker died, at the latest in the middle of it."""
+        """The next message; raises if the worker died before the end of it."""
         return self.pipe.recv()
 
     def hang_up(self) -> None:
-        """Ask it to end, also where another thread waits for its answers."""
-        with suppress(OSError), socket.socket(fileno=os.dup(self.pipe.fileno())) as own:
-            own.shutdown(socket.SHUT_RDWR)
+        """Ask the worker to end, even while another thread waits for its answers."""
+        with suppress(OSError), socket.socket(fileno=os.dup(self.pipe.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
         self.pipe.close()
 
     def end(self, patience: float = 0.0) -> None:
-        """Wait ``patience`` seconds for it to end by itself, and kill it if it has not."""
+        """Wait ``patience`` seconds for the worker to end by itself, and kill it if it has not."""
         self.hang_up()
         try:
             self._process.wait(patience)
@@ -96,36 +92,33 @@ class WorkerProcess:
 
 @lru_cache(maxsize=1)
 def _starter(process: int) -> ThreadPoolExecutor:
-    # A child inherits that Ctrl-C is blocked here, so it does not hear it before it ignores it by itself.
+    # Ctrl-C is blocked in this thread. A child inherits that, until its own code ignores Ctrl-C.
     return ThreadPoolExecutor(1, "starter", signal.pthread_sigmask, (signal.SIG_BLOCK, {signal.SIGINT}))
 
 
-def _started(command: Sequence[str], passed: int) -> subprocess.Popen[bytes]:
-    """A process that is started by a thread that lasts as long as we do.
+def _start(command: Sequence[str], passed: int) -> subprocess.Popen[bytes]:
+    """Start a process from a thread that lasts as long as this process.
 
-    Linux ends a child when the *thread* that started it ends, and some of ours end before the run does.
+    Linux ends a child when the *thread* that started it ends, and some of our threads end before the run does.
     """
-
-    def start() -> subprocess.Popen[bytes]:
-        # A user's own numbers of threads stay.
-        return subprocess.Popen(command, pass_fds=[passed], stdin=subprocess.DEVNULL, env={**_ONE_THREAD, **os.environ})
-
+    env = {**_ONE_THREAD, **os.environ}  # the user's own numbers of threads count
+    start = lambda: subprocess.Popen(command, pass_fds=[passed], stdin=subprocess.DEVNULL, env=env)  # noqa: E731
     return _starter(os.getpid()).submit(start).result()
 
 
 def _limit(descriptor: int, seconds: int) -> None:
-    """Let no read or write of a part of a message wait longer than ``seconds``."""
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as own:
+    """Limit how long a read or write of a part of a message may wait."""
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as end:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            own.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", seconds, 0))
+            end.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", seconds, 0))
 
 
 def serve(parent: int, descriptor: int) -> None:
-    """The worker's side: obey orders until the parent hangs up or ends."""
+    """The worker's main loop: obey orders until the parent hangs up or ends."""
     end_with_parent(parent)
     os.set_inheritable(descriptor, False)
     show_if_parent_does()
-    logging.captureWarnings(True)  # the parent has opened the same env and policy, and shown their warnings once
+    logging.captureWarnings(True)  # the parent has shown the warnings of env and policy once
     pipe, worker = Connection(descriptor), Worker()
     with suppress(OSError):
         pipe.send(READY)
@@ -143,7 +136,7 @@ def serve(parent: int, descriptor: int) -> None:
 
 
 def _send(pipe: Connection, answer: tuple[Any] | Exception) -> None:
-    """Send an answer; where it cannot be pickled, which is done before anything is sent, send why."""
+    """Send an answer, or the reason why it cannot be pickled (which is found out before anything is sent)."""
     try:
         pipe.send(answer)
     except OSError:
@@ -156,21 +149,15 @@ def _send(pipe: Connection, answer: tuple[Any] | Exception) -> None:
 def end_with_parent(parent: int) -> None:
     """End this process when process ``parent`` has ended.
 
-    On Linux the kernel does it, also when this process is stuck in foreign code. Elsewhere a thread looks every second.
+    On Linux the kernel does so, even if this process is stuck in foreign code. Elsewhere a thread looks every second.
     """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    _end_if_orphaned(parent)
-    threading.Thread(target=_look, args=(parent,), name="parent", daemon=True).start()
-
-
-def _look(parent: int) -> None:
-    while True:
-        time.sleep(1.0)
-        _end_if_orphaned(parent)
-
-
-def _end_if_orphaned(parent: int) -> None:
-    if os.getppid() != parent:
-        os._exit(1)
+    threading.Thread(target=watch, name="parent", daemon=True).start()

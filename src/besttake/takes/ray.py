@@ -1,10 +1,9 @@
-"""Several replicas as Ray actors: one queue of takes, one writer, on one machine or many.
+"""Several replicas as Ray actors, with one queue of takes and one writer, on one machine or many.
 
-A replica is a policy with its simulators beside it, as processes of its own on the same node: only takes travel. It is
-told what to play (an `Assignment`) and then asked for takes, each by one call that returns when the take is over. The
-driver (`Replicas`) keeps the queue of takes and the run. A replica that dies loses only its takes in progress, which
-are played again. Every node has the library of demonstrations at the same path; modules of the user's that ``python:``
-names go along with the job. Takes are the same bits whoever plays them.
+A replica is a policy and its simulators, as processes on one node; only finished takes travel. The driver (`Replicas`)
+keeps the queue and the run. It gives each replica an `Assignment`, and then one call per take. If a replica dies, only
+its takes in progress are played again. Every node needs the library of demonstrations at the same path; the user's own
+modules that ``python:`` names are sent along. Takes are the same bits whoever plays them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from besttake.arms.sampler import PolicyActor
+from besttake.arms.sampler import PolicyFactory
 from besttake.demos.library import Library
 from besttake.errors import ComponentError, RolloutError, failure, need, one_line
 from besttake.registry import Uri
@@ -36,21 +35,21 @@ from besttake.threads import one_thread
 from besttake.types import EnvSpec
 
 _LIVES = 3
-"""A replica that dies so often without a single take in between is not replaced again."""
+"""A replica that dies this often without a single take in between is not replaced again."""
 _LONG = 60.0
-"""Seconds after which we say who has joined, where not all have."""
+"""Seconds after which we report which replicas have joined, even if not all have."""
 _MOST_CALLS = 10_000
 _THREADS = "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What is played: whose actions, in which env, with whose randomness, and how many takes (``slots``) per worker.
+    """What a replica plays: the policy, the env, the randomness, and how many takes (``slots``) per worker.
 
-    ``library`` is the fingerprint that the demonstrations must have, where any are read.
+    ``library`` is the fingerprint that the demonstrations must have, if any are used.
     """
 
-    factory: PolicyActor
+    factory: PolicyFactory
     env: EnvSpec
     draw: Callable[[TakeKey], Draw]
     slots: int
@@ -59,7 +58,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Joined:
-    """A replica is ready to play ``takes`` at once with its ``workers`` on ``node``."""
+    """The message that a replica is ready to play ``takes`` at once with its ``workers`` on ``node``."""
 
     node: str
     workers: int
@@ -67,7 +66,7 @@ class Joined:
 
 
 class Replica:
-    """The actor. ``threads`` is the driver's number of threads: sums over another number may differ in the last bit."""
+    """The Ray actor. It uses the driver's number of ``threads``: with another, sums may differ in the last bit."""
 
     def __init__(self, workers: int, patience: float | None, threads: str) -> None:
         import ray
@@ -75,13 +74,13 @@ class Replica:
         os.environ[_THREADS] = threads  # Ray sets it to the actor's cores
         for gpu in gpus()[:1]:  # those that Ray gave to this actor
             os.environ.update(drawing(gpu))
-        self._one_thread = one_thread()  # for as long as it is kept
+        self._one_thread = one_thread()  # in force as long as it is referenced
         self._one_thread.__enter__()
         self._node = f"{platform.node()} ({ray.get_runtime_context().get_node_id()[:6]})"
         self._pool = WorkerPool(workers, patience)
         self._one_at_a_time = asyncio.Lock()
         self._assignment: Assignment | None = None
-        self._loaded: tuple[PolicyActor, Any] | None = None
+        self._loaded: tuple[PolicyFactory, Any] | None = None
         self._sampler: Any = None
         self._engine: Engine | None = None
         self._thread: threading.Thread | None = None
@@ -89,7 +88,7 @@ class Replica:
         self._error: RolloutError | None = None
 
     async def begin(self, assignment: Assignment) -> Joined:
-        """Make ready for takes of ``assignment``."""
+        """Prepare for takes of ``assignment``."""
         async with self._one_at_a_time:
             return await asyncio.to_thread(self._begin, assignment)
 
@@ -103,7 +102,6 @@ class Replica:
         return await asyncio.wrap_future(future)
 
     def _begin(self, assignment: Assignment) -> Joined:
-
         if self._engine is not None and self._thread is not None:
             self._engine.stop()
             self._thread.join()
@@ -112,7 +110,7 @@ class Replica:
             if path is not None and Library.open(path).fingerprint != assignment.library:
                 raise RolloutError(f"{self._node} has another library at {path}; every node needs the same")
             self._load(assignment)
-        except BaseException as error:  # which may not be one that can be sent
+        except BaseException as error:  # it may be of a kind that cannot be sent
             raise RolloutError(one_line(failure(error), 300)) from None
         self._engine = Engine(Queue(ended=False), self._sampler, assignment.draw, self._pool, assignment.slots)
         self._assignment = assignment
@@ -121,9 +119,9 @@ class Replica:
         return Joined(self._node, self._pool.size, self._pool.size * assignment.slots)
 
     def _load(self, assignment: Assignment) -> None:
-        """Make the sampler of an assignment; what the last one loaded is used again where it is the same."""
+        """Make the sampler of an assignment; policy and sampler of the last one are reused if they are the same."""
         if self._loaded is None or self._loaded[0] != assignment.factory:
-            self._loaded = self._sampler = None  # their memory is needed for the next
+            self._loaded = self._sampler = None  # their memory is needed for the next ones
             self._loaded = assignment.factory, assignment.factory.load()
         if self._sampler is None or self._assignment is None or self._assignment.env.name != assignment.env.name:
             self._sampler = assignment.factory.sampler_of(self._loaded[1], assignment.env)
@@ -141,9 +139,9 @@ class Replica:
 
 
 class Cluster:
-    """The cluster that RAY_ADDRESS names, else Ray on this machine; ``modules`` go along to every node.
+    """The cluster that RAY_ADDRESS names, else Ray on this machine; ``modules`` are sent to every node.
 
-    With ``local_cores`` it is Ray on this machine in any case, with so many cores to share among replicas.
+    With ``local_cores`` it is Ray on this machine in any case, with that many cores for the replicas.
     """
 
     def __init__(self, modules: Sequence[Path] = (), local_cores: int | None = None) -> None:
@@ -165,7 +163,7 @@ class Cluster:
             ) from error
 
     def layout(self, replicas: int | None, workers: int | None, gpus: float | None) -> ReplicaLayout:
-        """How many replicas, with how many workers and GPUs each; what is None is chosen from what the cluster has."""
+        """How many replicas, with how many workers and GPUs each; None leaves a number to the size of the cluster."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         return laid_out(nodes, replicas, workers, gpus)
 
@@ -177,7 +175,7 @@ class Cluster:
 
 @dataclass(eq=False)
 class _Actor:
-    """A replica as its driver sees it: where it runs once it has ``joined``, and which takes it has."""
+    """A replica as its driver knows it: where it runs once it has ``joined``, and the takes that it has."""
 
     handle: Any
     joined: Joined | None = None
@@ -187,9 +185,9 @@ class _Actor:
 
 
 class Replicas:
-    """Actors that play one assignment after the other, each with ``workers`` cores and ``gpus`` GPUs.
+    """Ray actors that play one assignment after the other, each with ``workers`` cores and ``gpus`` GPUs.
 
-    Takes go to whoever is free. An actor that dies gives its takes back and is replaced.
+    Takes go to whichever actor is free. The takes of an actor that dies go back to the queue, and it is replaced.
     """
 
     def __init__(
@@ -198,7 +196,7 @@ class Replicas:
     ) -> None:  # fmt: skip
         self._ray, self._note = cluster.ray, note
         self.workers, self._gpus, self._patience = workers, gpus, patience
-        self._said, self._since = False, time.monotonic()
+        self._reported, self._since = False, time.monotonic()
         self._actors = [_Actor(self._start()) for _ in range(count)]
 
     def __enter__(self) -> Self:
@@ -215,7 +213,7 @@ class Replicas:
         store: Store,
         on_take: Callable[[Row], None] = lambda row: None,
     ) -> Tally:
-        """Play ``jobs`` and keep their takes in ``store``."""
+        """Play ``jobs`` and write their takes to ``store``."""
         queue, beginning, playing = Queue(jobs), dict[Any, _Actor](), dict[Any, _Actor]()
 
         def begin(actor: _Actor) -> None:
@@ -237,7 +235,7 @@ class Replicas:
                         begin(self._replace(actor))
                     elif isinstance(result, Joined):
                         actor.joined, actor.takes = result, result.takes
-                        self._say_who_is_there()
+                        self._report_joined()
                     else:
                         actor.deaths = 0
                         del actor.jobs[_key(result)]
@@ -250,18 +248,18 @@ class Replicas:
         return Tally(writer.done, writer.failed)
 
     def _ended(self, calls: list[Any]) -> list[Any]:
-        """Calls that have ended, after waiting for one; none where all take long."""
+        """Wait up to a minute for calls to end; return all that have."""
         ended, _ = self._ray.wait(calls, num_returns=1, timeout=_LONG)
         if not ended and not any(actor.joined for actor in self._actors):
             self._note("no replica has started yet; are its GPU and its cores free?")
-        self._say_who_is_there()
+        self._report_joined()
         ended, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
         return list(ended)
 
     def _result(self, call: Any, actor: _Actor) -> Any:
-        """What a call gave; None where its actor, its node or an object was lost. What ``actor`` raised ends the run.
+        """The result of a call; None if its actor, its node or an object was lost. An error in ``actor`` ends the run.
 
-        That may be as early as when it reads a message, such as one that names a module that its node lacks.
+        The actor may fail as early as when it reads a message, such as one that names a module that its node lacks.
         """
         try:
             return self._ray.get(call)
@@ -281,7 +279,7 @@ class Replicas:
         return options.remote(self.workers, self._patience, threads)
 
     def _replace(self, actor: _Actor) -> _Actor:
-        """Put a new actor in the place of one that died."""
+        """Replace an actor that died; RolloutError if it keeps dying."""
         index, deaths = self._actors.index(actor), actor.deaths + 1
         where = "" if actor.joined is None else f" on {actor.joined.node}"
         if deaths >= _LIVES:
@@ -290,26 +288,26 @@ class Replicas:
                 " `replicas`, and run the same command again: finished takes are safe"
             )
         self._note(f"replica {index + 1}{where} died and is replaced; its takes are played again")
-        self._said, self._since = False, time.monotonic()
+        self._reported, self._since = False, time.monotonic()
         self._ray.kill(actor.handle)
         self._actors[index] = _Actor(self._start(), deaths=deaths)
         return self._actors[index]
 
-    def _say_who_is_there(self) -> None:
-        """Note where the replicas are, when all have joined or should have."""
+    def _report_joined(self) -> None:
+        """Report where the replicas run, once all have joined or have had the time to."""
         joined, planned = [actor.joined for actor in self._actors if actor.joined], len(self._actors)
-        if self._said or not joined or (len(joined) < planned and time.monotonic() < self._since + _LONG):
+        if self._reported or not joined or (len(joined) < planned and time.monotonic() < self._since + _LONG):
             return
-        self._said, nodes = len(joined) == planned, len({each.node for each in joined})
-        count = f"{'' if self._said else f'{len(joined)} of '}{_counted(planned, 'replica')}"
+        self._reported, nodes = len(joined) == planned, len({each.node for each in joined})
+        count = f"{'' if self._reported else f'{len(joined)} of '}{_counted(planned, 'replica')}"
         self._note(f"{count} on {_counted(nodes, 'node')}, {_counted(sum(each.workers for each in joined), 'worker')}")
 
 
 def hand_out(queue: Queue, own: dict[TakeKey, Job], takes: int, everyone: Sequence[Mapping[TakeKey, Job]]) -> list[Job]:
-    """The jobs that a replica gets now, noted in ``own``: those that it has. ``everyone`` are all that have joined.
+    """Choose the jobs that a replica gets now, and add them to its jobs (``own``); ``everyone`` has all jobs in play.
 
-    It has as many as it can play at once (``takes``) and a few in reserve, so that it never waits for the next; but no
-    more than its part of all that is left, so that replicas finish together.
+    A replica has as many jobs as it can play at once (``takes``) and a few in reserve, so that it never waits; but no
+    more than its share of all that are left, so that all replicas finish together.
     """
     jobs: list[Job] = []
     if not takes:
@@ -331,7 +329,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def own_modules(uris: Sequence[str]) -> list[Path]:
-    """The user's modules that ``python:`` URIs name: a file or a package each; those that are installed are not."""
+    """The files or packages of the user's own modules that ``python:`` URIs name, without installed ones."""
     places = []
     for uri in uris:
         parsed = Uri.parse(uri)

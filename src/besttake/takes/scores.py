@@ -1,4 +1,4 @@
-"""The scores of a run's takes, and the file that keeps them: ``scores.safetensors`` in the run directory."""
+"""The scores of a run's takes, stored in ``scores.safetensors`` in the run directory."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SCHEMA = 5
 
 
 class ScoreName(NamedTuple):
-    """Which score: the scorer, and the window of frames that it read. Written ``manifold/full``."""
+    """A scorer and the window of frames that it read, written ``manifold/full``."""
 
     scorer: str
     window: str
 
     @classmethod
     def parse(cls, text: str) -> ScoreName:
-        """The name that ``str`` wrote."""
+        """Read a name back from its text."""
         return cls(*text.rsplit("/", 1))
 
     def __str__(self) -> str:
@@ -47,10 +47,10 @@ SCORE_NAMES = tuple(ScoreName(scorer, window) for scorer in SCORERS for window i
 
 @dataclass(frozen=True)
 class TakeScore:
-    """One take: ``steps`` (F,), best cosine ``best`` (F,) and library frame ``nearest`` (F,) of its scored frames.
+    """The scores of one take, one number per scorer and window.
 
-    ``scores`` holds one number per scorer and window. ``source`` is a hash of what they were made from: the takes of
-    the start, demonstrations and encoder.
+    Of its F scored frames: ``steps``, the ``best`` cosine to the library, and the library frame ``nearest``. ``source``
+    is a hash of the takes of the start, the demonstrations and the encoder that they were made from.
     """
 
     steps: NDArray[np.int32]
@@ -60,7 +60,7 @@ class TakeScore:
     source: str = ""
 
     def only(self, scorers: Iterable[str]) -> TakeScore:
-        """The same with the scores of these scorers alone, in this order."""
+        """Keep only the scores of these scorers, in this order."""
         scores = {name: self.scores[name] for scorer in scorers for name in self.scores if name.scorer == scorer}
         return replace(self, scores=scores)
 
@@ -71,16 +71,12 @@ class Scores(Mapping[TakeKey, TakeScore]):
     Attributes:
         scorers: The fingerprint of each scorer, by its name.
         length: Scorers that depend on what follows a window, which can give the outcome away.
-        lost: Why scorers that were asked gave no scores; this is not kept.
-        new: How many frames were scored now, and not read; this is not kept.
+        lost: The reason for each scorer that failed; not stored.
+        new: How many frames were scored now instead of read from the file; not stored.
     """
 
     def __init__(
-        self,
-        table: dict[TakeKey, TakeScore],
-        scorers: Mapping[str, str] | None = None,
-        *,
-        length: Iterable[str] = (),
+        self, table: dict[TakeKey, TakeScore], scorers: Mapping[str, str] | None = None, *, length: Iterable[str] = ()
     ) -> None:
         self._takes = table
         self.scorers = dict(scorers or {})
@@ -102,7 +98,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
 
     @property
     def names(self) -> list[ScoreName]:
-        """Which scores each take has."""
+        """The names of the scores that each take has."""
         return list(next(iter(self.values())).scores) if self else list(SCORE_NAMES)
 
     @property
@@ -115,7 +111,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
         return key in self._takes and ScoreName(scorer, WINDOWS[0]) in self._takes[key].scores
 
     def joined(self, other: Scores) -> Scores:
-        """These scores and ``other`` ones, which may be of other takes, by other scorers, or both."""
+        """Join these scores with ``other`` ones, of other takes, other scorers, or both."""
         table = {**self._takes, **other._takes}
         for key in self.keys() & other.keys():
             old, new = self[key], other[key]
@@ -125,17 +121,17 @@ class Scores(Mapping[TakeKey, TakeScore]):
         return Scores(table, {**self.scorers, **other.scorers}, length=self.length | other.length)
 
     def only(self, scorers: Iterable[str]) -> Scores:
-        """The scores of these scorers alone, in this order."""
+        """Keep only the scores of these scorers, in this order."""
         names = list(scorers)
         if names == list(self.scorers):
             return self
-        table = {key: one.only(names) for key, one in self.items()}
-        own = {name: self.scorers[name] for name in names if name in self.scorers}  # none where no take was scored
-        return Scores(table, own, length=self.length & {*names})
+        table = {key: score.only(names) for key, score in self.items()}
+        scorers = {name: self.scorers[name] for name in names if name in self.scorers}  # empty if no take was scored
+        return Scores(table, scorers, length=self.length & {*names})
 
     @classmethod
     def open(cls, run: str | Path) -> Self | None:
-        """The scores kept in a run directory; None when there are none, RunError when they are damaged."""
+        """Read the scores of a run directory; None if there are none, RunError if they are damaged."""
         path = Path(run) / _FILE
         try:
             data = read_regular(path)
@@ -143,7 +139,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
             arrays = load(data)
             if head["schema"] == _SCHEMA and head.pop("sha256") == _checksum(head, arrays):
                 check_run(path, head["run"])
-                return cls._assembled(head, arrays)
+                return cls._from_arrays(head, arrays)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -153,7 +149,7 @@ class Scores(Mapping[TakeKey, TakeScore]):
         raise RunError(f"{path} is damaged; run the same diagnosis again: it makes the scores anew")
 
     @classmethod
-    def _assembled(cls, head: Any, arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def _from_arrays(cls, head: Any, arrays: Mapping[str, NDArray[Any]]) -> Self:
         ends = np.cumsum(arrays["counts"])[:-1]
         steps, best, nearest = (np.split(arrays[name], ends) for name in ("steps", "best", "nearest"))
         names = [ScoreName.parse(text) for text in head["names"]]
@@ -169,19 +165,19 @@ class Scores(Mapping[TakeKey, TakeScore]):
         (store.path / _FILE).unlink(missing_ok=True)
 
     def save(self, store: Store) -> None:
-        """Keep the scores in the run directory, with a checksum; without any scorer, remove those that are there.
+        """Write the scores to the run directory, or remove the file if there are none.
 
-        All takes must have the same scores.
+        All takes must have scores of the same names.
         """
         if not self.scorers:
             self.remove(store)
             return
         entries = list(self.values())
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "counts": np.array([len(entry.steps) for entry in entries], np.int64),
-            "steps": _joined((entry.steps for entry in entries), np.int32),
-            "best": _joined((entry.best for entry in entries), np.float32),
-            "nearest": _joined((entry.nearest for entry in entries), np.int64),
+            "steps": np.concatenate([np.zeros(0, np.int32), *(entry.steps for entry in entries)], dtype=np.int32),
+            "best": np.concatenate([np.zeros(0, np.float32), *(entry.best for entry in entries)], dtype=np.float32),
+            "nearest": np.concatenate([np.zeros(0, np.int64), *(entry.nearest for entry in entries)], dtype=np.int64),
             "scores": np.array([[entry.scores[name] for name in self.names] for entry in entries], np.float64),
         }
         head: dict[str, Any] = {
@@ -200,28 +196,23 @@ class Scores(Mapping[TakeKey, TakeScore]):
         """The sha256 over all scores in canonical order, to the last bit."""
         whole = hashlib.sha256()
         for key in sorted(self):
-            one = self[key]
-            values = sorted((str(name), float(value).hex()) for name, value in one.scores.items())
+            score = self[key]
+            values = sorted((str(name), float(value).hex()) for name, value in score.scores.items())
             whole.update(json.dumps([astuple(key), values]).encode())
-            for array in (one.steps, one.best, one.nearest):
+            for array in (score.steps, score.best, score.nearest):
                 whole.update(np.ascontiguousarray(array).tobytes())
         return whole.hexdigest()
 
 
 def run_digest(takes: str, scores: Scores | None) -> str:
-    """The digest of a run: of its takes with their outcomes (`Store.digest`) and of its scores."""
+    """The digest of a run, from that of its takes and outcomes (`Store.digest`) and its scores."""
     return hashlib.sha256(f"{takes} {'' if scores is None else scores.digest()}".encode()).hexdigest()
 
 
 def _checksum(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Of everything that the file holds."""
+    """The checksum of everything in the file."""
     whole = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
     for name in sorted(arrays):
         whole.update(f"{name} {arrays[name].dtype} {arrays[name].shape} ".encode())
         whole.update(np.ascontiguousarray(arrays[name]).tobytes())
     return whole.hexdigest()
-
-
-def _joined(parts: Iterable[NDArray[np.generic]], dtype: type[np.generic]) -> NDArray[np.generic]:
-    arrays = list(parts)
-    return np.concatenate(arrays).astype(dtype) if arrays else np.zeros(0, dtype)

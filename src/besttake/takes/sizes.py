@@ -1,4 +1,4 @@
-"""What this machine has (cores, memory, GPUs), and how many replicas, workers and takes suit it, for ``auto``."""
+"""How many replicas, workers and takes ``auto`` means, from the cores, memory and GPUs of this machine or cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AUTO = "auto"
 _PER_WORKER = 1 << 30
 """Bytes that a worker may need: a simulator or two with its pictures."""
 _IN_WORKER = 16
-"""Takes that a worker with a policy of its own plays side by side."""
+"""Takes that a worker plays side by side if it samples the policy itself."""
 _MOST = 512
 _NO_LIMIT = float("inf")
 _OWN_GROUPS, _ALL_GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
@@ -22,18 +22,18 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def worker_count(asked: int | str, replicas: int = 1) -> int:
-    """The workers of each replica: as asked, else one per core, as far as memory goes."""
+    """The workers of each replica: as asked; for ``auto`` one per core, as far as memory allows."""
     if asked != AUTO:
         return int(asked)
     return max(1, min(cores() // replicas, memory() // _PER_WORKER // replicas, _MOST))
 
 
 def takes_per_worker(asked: int | str, workers: int, width: int, at_once: int | None, *, acting: bool) -> int:
-    """How many takes each worker has in progress at once: ``asked`` are in progress over all workers.
+    """How many takes each worker has in progress at once; ``asked`` is the number over all workers.
 
-    With ``auto``, each worker has one to play and one that waits for its turn, and two groups of ``width`` rows are
-    with the policy or about to be; 32 takes or more where the policy does not say its width. With the policy in the
-    worker (``acting``) it is what one call samples. A worker can hold ``at_once`` simulators, None: any number.
+    With ``auto``, each worker plays one take while another waits, and two groups of ``width`` rows are being sampled or
+    about to be; if the policy has no fixed width, at least 32 takes are in progress. If workers sample the policy
+    themselves (``acting``), each has 16. A worker holds at most ``at_once`` simulators (None: any number).
     """
     if asked != AUTO:
         takes = int(asked)
@@ -46,7 +46,7 @@ def takes_per_worker(asked: int | str, workers: int, width: int, at_once: int | 
 
 @dataclass(frozen=True)
 class ReplicaLayout:
-    """So many ``replicas`` on a cluster, each with ``workers`` and ``gpus``. ``room`` is how many fit at once."""
+    """The number of ``replicas``, the ``workers`` and ``gpus`` of each, and how many fit on the cluster (``room``)."""
 
     replicas: int
     workers: int
@@ -57,9 +57,9 @@ class ReplicaLayout:
 def laid_out(
     nodes: Sequence[Mapping[str, float]], replicas: int | None, workers: int | None, gpus: float | None
 ) -> ReplicaLayout:
-    """How replicas lie on ``nodes``, each with its resources by Ray's names; what is None is chosen from them.
+    """Distribute replicas over ``nodes``, given by their resources under Ray's names; None lets us choose a number.
 
-    A replica is on one node as a whole. There is one per GPU (or share of one), or one per node where there are none,
+    The whole of a replica is on one node. There is one per GPU (or share of one), or one per node if there are no GPUs,
     each with as many workers as leave room for all.
 
     >>> laid_out([{"CPU": 4.0}, {"CPU": 32.0, "GPU": 4.0}], None, None, None)
@@ -69,9 +69,9 @@ def laid_out(
     if 0 < each < 1e-4 or (each > 1 and each != int(each)):
         raise PlanError(f"`gpus_per_replica` {each:g}: a replica has a part of one GPU (at least .0001), or whole ones")
 
-    def room(own: int) -> int:
-        """How many replicas with ``own`` workers fit."""
-        return sum(min(cores(node) // own, shares(node)) for node in nodes)
+    def room(size: int) -> int:
+        """How many replicas with that many workers fit."""
+        return sum(min(cores(node) // size, shares(node)) for node in nodes)
 
     def cores(node: Mapping[str, float]) -> int:
         memory = node.get("memory", _NO_LIMIT) if workers is None else _NO_LIMIT
@@ -83,18 +83,18 @@ def laid_out(
 
     count = replicas or (room(workers or 1) if each else sum(map(bool, map(cores, nodes)))) or 1
     choices = [workers] if workers is not None else range(1, max(1, *map(cores, nodes)) + 1)
-    own = max(choices, key=lambda workers: (min(count, room(workers)), workers))
-    if not room(own):
+    size = max(choices, key=lambda workers: (min(count, room(workers)), workers))
+    if not room(size):
         largest = max(nodes, key=lambda node: (node.get("GPU", 0.0), node.get("CPU", 0.0)))
         raise PlanError(
-            f"no node of the Ray cluster has room for a replica with {own} workers and {each:g} GPUs; the largest"
+            f"no node of the Ray cluster has room for a replica with {size} workers and {each:g} GPUs; the largest"
             f" has {largest.get('CPU', 0.0):g} cores and {largest.get('GPU', 0.0):g} GPUs; use fewer `workers`"
         )
-    return ReplicaLayout(count, own, each, room(own))
+    return ReplicaLayout(count, size, each, room(size))
 
 
 def cores() -> int:
-    """The cores that this process may use: those it is bound to, or fewer where its control group has a quota."""
+    """The number of cores that this process may use, by its affinity and the quota of its control group."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for group in _groups():
         with suppress(OSError, ValueError):
@@ -104,38 +104,38 @@ def cores() -> int:
 
 
 def memory() -> int:
-    """The bytes of memory that are free here, or fewer where the control group has a limit."""
+    """The bytes of free memory, within the limit of the control group."""
     free = _PER_WORKER * _MOST
     with suppress(OSError, ValueError, StopIteration):
         free = 1024 * _entry(Path("/proc/meminfo"), "MemAvailable:")
     for group in _groups():
         with suppress(OSError, ValueError, StopIteration):
-            left = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-            # Files that were read stay in memory until somebody needs it, and count as used.
-            free = max(0, min(free, left + _entry(group / "memory.stat", "inactive_file")))
+            limit = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+            # Cached files count as used, but are freed when memory is needed.
+            free = max(0, min(free, limit + _entry(group / "memory.stat", "inactive_file")))
     return free
 
 
-def gpus(listed: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+def gpus() -> list[str]:
     """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
     if (visible := os.environ.get(_VISIBLE)) is not None:
         return [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
     try:
-        return [str(index) for index, _ in enumerate(listed.iterdir())]
+        return [str(index) for index, _ in enumerate(Path("/proc/driver/nvidia/gpus").iterdir())]
     except OSError:
         return []
 
 
 def drawing(gpu: str) -> dict[str, str]:
-    """What a process needs in its environment to draw on ``gpu``, where EGL can know it: by a number."""
+    """The environment variable that makes MuJoCo draw on ``gpu``; empty if the GPU has no number, which EGL needs."""
     return {"MUJOCO_EGL_DEVICE_ID": gpu} if gpu.isdecimal() else {}
 
 
 def _groups() -> Iterator[Path]:
-    """The control group (v2) that this process is in, with all above it: a limit holds for everything below it."""
+    """The control group (v2) of this process, and all above it, whose limits hold for it as well."""
     with suppress(OSError, ValueError):
-        own = _ALL_GROUPS / _OWN_GROUPS.read_text().splitlines()[-1].removeprefix("0::").lstrip("/")
-        yield from (group for group in (own, *own.parents) if group.is_relative_to(_ALL_GROUPS))
+        group = _ALL_GROUPS / _OWN_GROUPS.read_text().splitlines()[-1].removeprefix("0::").lstrip("/")
+        yield from (each for each in (group, *group.parents) if each.is_relative_to(_ALL_GROUPS))
 
 
 def _entry(file: Path, name: str) -> int:

@@ -1,11 +1,10 @@
-"""The run directory: the unit of trust.
+"""The run directory.
 
-``run.json`` says what was planned and with which versions and fingerprints; ``takes.sqlite`` (WAL) has one row per
-take; ``takes/ab/abcd….take`` holds its arrays. A file is written under a temporary name, flushed to the disk, renamed,
-and only then does its row appear, so that a row always stands for a whole file. One process writes.
+``run.json`` holds the plan, versions and fingerprints; ``takes.sqlite`` (WAL) has one row per take; and
+``takes/ab/abcd….take`` holds the arrays of a take. A file is written under a temporary name, flushed to the disk and
+renamed before its row is added, so every row has a whole file. One process writes.
 
-Everything has a checksum. A take's file holds its name and outcome, so rows that are damaged or gone are made again
-from files.
+Everything has a checksum. A take's file also holds its name and outcome, from which lost rows are restored.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from besttake.takes.manifest import Manifest, check_same
 from besttake.takes.take import Take
 from besttake.takes.take_table import TakeTable, damaged, explained, is_damage
 
-_OWNER = "takes/run.json"  # whose takes these are, for when the table that says so is gone
+_OWNER = "takes/run.json"  # the run that these takes belong to, in case the table is lost
 
 
 class Store:
     """A run directory, opened to read (`open`) or, by one process at a time, to write (`write`).
 
-    The table of takes is read once and kept up to date by what is added here. ``mended`` says, a line each, what was
-    damaged when the run was opened to write, and is right again.
+    The table of takes is read once and kept up to date with what is added here. ``mended`` has a line for each damage
+    that was repaired when the run was opened to write.
     """
 
     def __init__(self, path: Path, manifest: Manifest, rows: dict[TakeKey, Row]) -> None:
@@ -48,24 +47,23 @@ class Store:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Open an existing run to read; RunError when it, or its table of takes, is damaged."""
+        """Open an existing run to read; RunError if it, or its table of takes, is damaged."""
         directory = Path(path)
         if not (directory / "run.json").exists():
             raise RunError(f"{directory} is not a run (it has no run.json); `besttake diagnose` makes one")
-        at_work, files_there = table.has_log(directory), _files_of_takes(directory)
+        writing, take_files = table.has_log(directory), _files_of_takes(directory)
         manifest = Manifest.read(directory)
         if not (directory / table.NAME).exists():
-            if files_there:
+            if take_files:
                 raise damaged(directory, "it is missing")
             raise RunError(f"{directory} has no takes yet: it was stopped before the first; run the same command again")
         with explained(directory):
             rows, torn, run = table.snapshot(directory)
-        if run:  # a table that is being made has no name yet
+        if run:  # a table that is being created has no name yet
             files.check_run(directory / table.NAME, run)
-        # A writer that is at work, or was killed at it, has at most one file without a row. Any other file without a
-        # row had one, which is torn or gone.
-        lost = len(files_there - {directory / key.file for key in rows})
-        if lost > (at_work or table.has_log(directory)):
+        # A writer, also one that was killed, has at most one file without a row. Any other such file has lost its row.
+        lost = len(take_files - {directory / key.file for key in rows})
+        if lost > (writing or table.has_log(directory)):
             torn = max(torn, lost)
         if torn:
             raise damaged(directory, f"{torn} rows are not what was written")
@@ -73,32 +71,31 @@ class Store:
 
     @classmethod
     def write(cls, path: str | Path, manifest: Manifest) -> Self:
-        """Open a run to write: a new one, or one that the new manifest goes on with. What is damaged is mended."""
+        """Open a run to write, a new one or one that the manifest continues, and repair what is damaged."""
         directory = Path(path)
         if os.fsdecode(directory).encode(errors="replace") != os.fsencode(directory):
             raise RunError(f"{directory}: its name is not UTF-8 and cannot be stored; choose another directory")
-        known = (directory / "run.json").exists()
-        if not known:
-            _refuse_what_is_no_run(directory)
+        exists = (directory / "run.json").exists()
+        if not exists:
+            _refuse_other_directory(directory)
         lock = _acquire(directory)
         try:
-            old = Manifest.read(directory) if known else manifest.begun()
+            old = Manifest.read(directory) if exists else manifest.begun()
             with explained(directory):
-                rows, mended = _table_to_write(directory, old.run)
+                takes, mended = _table_to_write(directory, old.run)
             try:
-                manifest = old.continued_by(
-                    manifest, directory, begun=any(row.status == "done" for row in rows.rows.values())
-                )
+                begun = any(row.status == "done" for row in takes.rows.values())
+                manifest = old.continued_by(manifest, directory, begun=begun)
                 with explained(directory):
                     for leftover in directory.glob("**/*.tmp"):  # of a writer that was killed
                         if not leftover.is_dir():
                             leftover.unlink(missing_ok=True)
-                store = cls(directory, manifest, rows.rows)
-                store._table, store.mended, store._lock = rows, mended, lock
-                store._keep_manifest()
+                store = cls(directory, manifest, takes.rows)
+                store._table, store.mended, store._lock = takes, mended, lock
+                store._write_manifest()
                 store.write_bytes(_OWNER, files.sealed_json({"run": manifest.run}))
             except BaseException:
-                rows.close()
+                takes.close()
                 raise
         except BaseException:
             lock.release()
@@ -106,7 +103,7 @@ class Store:
         return store
 
     def close(self) -> None:
-        """Close the database and let go of the lock."""
+        """Close the database and release the lock."""
         if self._table is not None:
             self._table.close()
         if self._lock is not None:
@@ -119,32 +116,32 @@ class Store:
         self.close()
 
     def claim(self, name: str, value: Any) -> None:
-        """Enter a fingerprint that is known only now into ``identity``; RunError when the run was made with another."""
+        """Add an entry to ``identity``; RunError if the run was made with another value of it."""
         identity = self.manifest.identity
         check_same(self.path, name, identity.get(name, value), value)
         self._change(identity={**identity, name: value})
 
     def skip(self, policy: str, arms: Sequence[str]) -> None:
-        """Note which planned arms a policy cannot run."""
+        """Record which planned arms a policy cannot run."""
         self._change(skipped={**self.manifest.skipped, policy: list(arms)})
 
     def _change(self, **entries: Any) -> None:
         changed = self.manifest.model_copy(update=entries)
         if changed != self.manifest:
             self.manifest = changed
-            self._keep_manifest()
+            self._write_manifest()
 
-    def _keep_manifest(self) -> None:
+    def _write_manifest(self) -> None:
         self.write_bytes("run.json", self.manifest.to_bytes())
 
     def add(self, take: Take, seconds: float = 0.0) -> Row:
-        """Keep a finished take: file first, row after."""
+        """Store a finished take: first its file, then its row."""
         return self.stage(take, seconds)()
 
     def stage(self, take: Take, seconds: float = 0.0) -> Callable[[], Row]:
-        """The first half of `add`, from any thread: the take is on the disk, under a temporary name.
+        """Do the first half of `add`, from any thread: write the take to the disk under a temporary name.
 
-        The function that it returns makes it part of the run; of these, call one at a time.
+        The function that this returns adds the take to the run; call only one of these at a time.
         """
         data = take.to_bytes()
         self._check_there()
@@ -158,18 +155,18 @@ class Store:
                 return self._insert(_row_of(take, data, seconds))
             except BaseException:
                 with suppress(OSError):
-                    path.unlink(missing_ok=True)  # a file without a row would be a sign of damage
+                    path.unlink(missing_ok=True)  # a file without a row looks like damage
                 raise
 
         return keep
 
     def add_error(self, key: TakeKey, reason: str, seconds: float = 0.0) -> Row:
-        """Record that a take could not be made, and why."""
+        """Record that a take failed, and why."""
         self._check_there()
         return self._insert(Row(key, "error", None, None, 0, 0, None, 0, None, " ".join(reason.split()), seconds))
 
     def replace(self, take: Take, seconds: float = 0.0) -> Row:
-        """Keep ``take`` in the place of one of the same name; a killed writer leaves one of the two."""
+        """Replace the take of the same name; a killed writer leaves one of the two."""
         with explained(self.path):
             self._writer.drop([take.key])
         return self.add(take, seconds)
@@ -181,19 +178,19 @@ class Store:
         return list(self._ordered)
 
     def load(self, row: Row) -> Take:
-        """The take of ``row``; RunError when its file is missing or not what was written."""
+        """Read the take of ``row``; RunError if its file is missing or damaged."""
         data, fault = _read_take(self.path, row)
         if fault:
             raise RunError(f"{self.path}/{row.key.file} is {fault}; run the diagnosis again to redo it")
         return Take.from_bytes(data)
 
     def takes(self) -> Iterator[tuple[Row, Take]]:
-        """All finished takes in canonical order, one at a time."""
+        """Read all finished takes in canonical order, one at a time."""
         for row in self._done():
             yield row, self.load(row)
 
     def forget(self, rows: Sequence[Row]) -> None:
-        """Drop rows and their files, so that their takes are made again."""
+        """Delete rows and their files, so that the takes are played again."""
         with explained(self.path):
             self._writer.drop([row.key for row in rows])
             for path in (self.path / row.key.file for row in rows):
@@ -205,11 +202,11 @@ class Store:
         self._ordered = None
 
     def damaged(self) -> list[Row]:
-        """Finished takes whose file is missing or is not what was written."""
+        """The finished takes whose file is missing or damaged."""
         return [row for row in self._done() if _read_take(self.path, row)[1]]
 
     def digest(self) -> str:
-        """Sha256 over all finished takes and their outcomes in canonical order; two runs of one plan have the same."""
+        """The sha256 over all finished takes and their outcomes, in canonical order."""
         return digest_of(self._done())
 
     def write_bytes(self, name: str, data: bytes) -> Path:
@@ -227,7 +224,7 @@ class Store:
         return [row for row in self.rows() if row.status == "done"]
 
     def _check_there(self) -> None:
-        """A table that was removed takes rows until it is closed: the run would go on to its end and keep nothing."""
+        """RunError if the run was removed. SQLite would go on accepting rows, and the takes would be lost."""
         if not (self.path / table.NAME).is_file():
             raise RunError(
                 f"{self.path} was removed or moved while the run went on, so takes can no longer be kept; move it back,"
@@ -246,7 +243,7 @@ def _files_of_takes(directory: Path) -> set[Path]:
 
 
 def digest_of(rows: Iterable[Row]) -> str:
-    """The digest of finished takes; their order is no matter."""
+    """The digest of finished takes in any order."""
     whole = hashlib.sha256()
     for row in sorted(rows, key=lambda row: row.key):
         whole.update(f"{row.identity}\n".encode())
@@ -254,27 +251,23 @@ def digest_of(rows: Iterable[Row]) -> str:
 
 
 def _read_take(directory: Path, row: Row) -> tuple[bytes, str]:
-    """The content of a take's file, and what is wrong with it: "" where nothing is."""
+    """The content of a take's file, and what is wrong with it; empty if nothing is."""
     try:
         data = files.read_regular(directory / row.key.file)
     except (OSError, ValueError):
         return b"", "missing"
-    return data, "" if _sha256(data) == row.sha256 else "damaged"
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return data, "" if hashlib.sha256(data).hexdigest() == row.sha256 else "damaged"
 
 
 def _row_of(take: Take, data: bytes, seconds: float = 0.0) -> Row:
     return Row(
         take.key, "done", take.success, take.success_step, take.steps, take.calls, take.key.file, len(data),
-        _sha256(data), None, seconds,
+        hashlib.sha256(data).hexdigest(), None, seconds,
     )  # fmt: skip
 
 
 def _adopted(path: Path) -> Row | None:
-    """The row of a take whose file is whole; where it is not, None, and the file is moved aside."""
+    """The row for a take's file; None if the file is not whole, in which case it is moved aside."""
     try:
         data = files.read_regular(path)
         take = Take.from_sealed(data)
@@ -287,36 +280,35 @@ def _adopted(path: Path) -> Row | None:
 
 
 def _table_to_write(directory: Path, run: str) -> tuple[TakeTable, list[str]]:
-    """The table of takes, made anew where it is damaged, with rows for all files of takes; and what was damaged."""
+    """Open the table of takes, repaired if necessary, with rows for all files of takes; and list the repairs."""
     folder = directory / "takes"
     if not folder.is_dir():
         files.clear(folder)
         folder.mkdir()
-    with suppress(OSError, ValueError):  # missing or damaged: it is written again
+    with suppress(OSError, ValueError):  # if missing or damaged, it is written again
         files.check_run(folder, files.read_sealed_json(directory / _OWNER)["run"])
     mended = []
     try:
-        own = TakeTable(directory, run)
+        takes = TakeTable(directory, run)
     except sqlite3.Error as error:
         if (directory / table.NAME).is_file() and not is_damage(error):
             raise
         table.remove(directory)
-        own = TakeTable(directory, run)
+        takes = TakeTable(directory, run)
         mended.append("takes.sqlite was damaged and is made anew")
-    strays = sorted(_files_of_takes(directory) - {directory / key.file for key in own.rows})
+    strays = sorted(_files_of_takes(directory) - {directory / key.file for key in takes.rows})
     adopted = [row for path in strays if (row := _adopted(path)) is not None]
-    if own.torn:
-        mended.append(f"{own.torn} rows of takes.sqlite were damaged and are left out")
+    if takes.torn:
+        mended.append(f"{takes.torn} rows of takes.sqlite were damaged and are left out")
     if adopted:
         mended.append(f"{len(adopted)} takes that had a file but no row are kept")
     if mended:
-        own.rows |= {row.key: row for row in adopted}
-        own.clear()
-        own.add(own.rows.values())
-    return own, mended
+        takes.rows |= {row.key: row for row in adopted}
+        takes.rewrite()
+    return takes, mended
 
 
-def _refuse_what_is_no_run(directory: Path) -> None:
+def _refuse_other_directory(directory: Path) -> None:
     """RunError for a directory without a ``run.json`` that holds more than a killed writer can have left."""
     if _files_of_takes(directory):
         raise RunError(f"{directory} has takes but no run.json; restore it, or choose another directory with `out`")
@@ -330,7 +322,7 @@ def _refuse_what_is_no_run(directory: Path) -> None:
 
 
 def _acquire(directory: Path) -> FileLock:
-    """The lock of a run, which a killed process lets go of. Its file names the process that holds it."""
+    """Lock a run for this process, whose id goes into the lock file; the system releases the lock if it is killed."""
     lock = FileLock(directory / ".lock", timeout=0, mode=0o644, is_singleton=False)
     try:
         directory.mkdir(parents=True, exist_ok=True)

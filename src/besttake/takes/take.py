@@ -1,4 +1,4 @@
-"""A take: what happened, and the bytes it is kept in."""
+"""A take: its actions, states, outcome and frames, and the file that stores them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEY = (str, str, str, int, str, int)
 
 @dataclass(frozen=True)
 class Take:
-    """What happened.
+    """What happened in a take.
 
     ``actions`` float32 (T, action_dim); ``states`` float32 (T + 1, state_dim); ``film`` holds the score camera's
     frames seen before the actions of ``frame_steps`` (F,). ``success_step`` counts the actions until success.
@@ -51,7 +51,7 @@ class Take:
         return self.film.unpack()
 
     def _is_whole(self) -> bool:
-        """Whether the parts fit each other: a checksum tells damage, not who wrote a file."""
+        """Whether the parts fit each other: a checksum reveals damage, but not a forged file."""
         names = all(type(value) is kind for value, kind in zip(astuple(self.key), _KEY, strict=True))
         step, film = self.success_step, self.film
         outcome = step is None or (type(step) is int and 0 <= step <= self.steps)
@@ -60,7 +60,7 @@ class Take:
         return names and outcome and shapes and kinds and film.is_whole() and film.count == len(self.frame_steps)
 
     def to_bytes(self) -> bytes:
-        """The file's content (safetensors), with a checksum, so that a table of takes can be made from files alone."""
+        """The content of the take's file (safetensors), with a checksum, so that files alone can restore the table."""
         data, *layout = astuple(self.film)
         head = {
             "sha256": _UNKNOWN,
@@ -79,16 +79,16 @@ class Take:
 
     @classmethod
     def from_sealed(cls, data: bytes) -> Take:
-        """`from_bytes` of a file that nothing else vouches for; RunError unless its own checksum is right."""
+        """Read a file that no row of the table describes; RunError unless its own checksum is right."""
         take = cls.from_bytes(data)
-        own = json.loads(files.safetensors_metadata(data)["head"]).get("sha256", "")
-        if len(own) != len(_UNKNOWN) or _sealed(data.replace(own.encode(), _UNKNOWN.encode(), 1)) != data:
+        checksum = json.loads(files.safetensors_metadata(data)["head"]).get("sha256", "")
+        if len(checksum) != len(_UNKNOWN) or _sealed(data.replace(checksum.encode(), _UNKNOWN.encode(), 1)) != data:
             raise RunError("a take file has no checksum, or a wrong one")
         return take
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Take:
-        """The take whose `to_bytes` this is; RunError when it is damaged."""
+        """Read a take from its `to_bytes`; RunError if it is damaged."""
         try:
             head = json.loads(files.safetensors_metadata(data)["head"])
             arrays = load(data)
@@ -98,7 +98,7 @@ class Take:
                 int(head["calls"]),
             )  # fmt: skip
             if not take._is_whole():
-                raise ValueError("no take is like this")
+                raise ValueError("its parts do not fit")
             return take
         except Exception as error:
             raise RunError(
@@ -107,7 +107,7 @@ class Take:
 
 
 def _sealed(data: bytes) -> bytes:
-    """A file with its sha256 in its own head: that of the same bytes with zeros in its place."""
+    """Write the sha256 of a file into its own head, computed with zeros in that place."""
     return data.replace(_UNKNOWN.encode(), hashlib.sha256(data).hexdigest().encode(), 1)
 
 
@@ -126,7 +126,7 @@ class Film:
     columns: int
 
     def is_whole(self) -> bool:
-        """Whether the layout can be one that `pack` makes."""
+        """Whether `pack` can have made this layout."""
         layout = (self.count, self.height, self.width, self.columns)
         if not all(type(number) is int and number >= 0 for number in layout):
             return False
@@ -134,7 +134,7 @@ class Film:
 
     @classmethod
     def pack(cls, frames: U8, quality: int | None = None) -> Film:
-        """Compress frames (F, H, W, 3): with ``quality``, else lossless up to 128 px and quality 90 above."""
+        """Compress frames (F, H, W, 3); by default lossless up to 128 px and with quality 90 above."""
         from PIL import Image
 
         count, height, width, _ = frames.shape
@@ -152,14 +152,14 @@ class Film:
         return cls(buffer.getvalue(), count, height, width, columns)
 
     def unpack(self) -> U8:
-        """The frames, uint8 (F, H, W, 3); RunError where the picture is not one of them."""
+        """The frames, uint8 (F, H, W, 3); RunError if the picture does not hold them."""
         from PIL import Image
 
         if self.count == 0:
             return np.zeros((0, self.height, self.width, 3), np.uint8)
         rows = -(-self.count // self.columns)
         try:
-            # WebP alone: Pillow reads some formats by programs of their own.
+            # WebP only: for some formats Pillow runs other programs.
             with Image.open(io.BytesIO(self.data), formats=("WEBP",)) as image:
                 if image.size != (self.columns * self.width, rows * self.height):
                     raise ValueError("its size is not that of its frames")

@@ -1,7 +1,7 @@
-"""The table of takes: ``takes.sqlite`` (WAL), a row per take with a checksum.
+"""The table of takes: ``takes.sqlite`` (WAL), one row per take with a checksum.
 
-Whoever reads it gets a snapshot of the whole table, also on a disk that is read-only and while another process writes.
-What a row says is believed only if its checksum is right.
+Readers get a snapshot of the whole table, even from a read-only disk or while another process writes. A row is used
+only if its checksum is right.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT
 
 
 class TakeTable:
-    """The table, opened by the one process that writes it; a new one is that of ``run``.
+    """The table of takes of ``run``, opened by the one process that writes it.
 
-    `snapshot` explains ``rows`` and ``torn``. sqlite3.DatabaseError when it is damaged.
+    `snapshot` explains ``rows`` and ``torn``. Raises sqlite3.DatabaseError if the table is damaged.
     """
 
     def __init__(self, directory: Path, run: str = "") -> None:
         self._db = _connect(directory / NAME)
-        self._lock = threading.Lock()  # to close a database while another thread writes into it crashes Python
+        self._lock = threading.Lock()  # closing a database while another thread writes crashes Python
         try:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = normal")
@@ -71,42 +71,43 @@ class TakeTable:
             raise
 
     def close(self) -> None:
-        """Close the database, once nobody writes into it."""
+        """Close the database, once no thread writes into it."""
         with self._lock:
             self._db.close()
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows, or put them in the place of others of the same take."""
+        """Add rows, replacing those of the same takes."""
         marks = ", ".join("?" * (len(_FIELDS) + 1))
         with self._lock, self._db:
             self._db.executemany(f"insert or replace into takes ({_COLUMNS}) values ({marks})", map(_sealed, rows))
 
     def drop(self, keys: Sequence[TakeKey]) -> None:
-        """Drop the rows of some takes."""
+        """Delete the rows of some takes."""
         where = " and ".join(f"{f.name} = ?" for f in fields(TakeKey))
         with self._lock, self._db:
             self._db.executemany(f"delete from takes where {where}", map(astuple, keys))
 
-    def clear(self) -> None:
-        """Drop all rows."""
+    def rewrite(self) -> None:
+        """Replace all rows of the file by ``rows``."""
         with self._lock, self._db:
             self._db.execute("delete from takes")
+        self.add(self.rows.values())
 
 
 def has_log(directory: Path) -> bool:
-    """Whether rows stand in a write-ahead log: the writer is at work, or was killed."""
+    """Whether the write-ahead log holds rows: a process is writing, or was killed."""
     log = directory / f"{NAME}-wal"
     return log.exists() and log.stat().st_size > 0
 
 
 def snapshot(directory: Path) -> tuple[dict[TakeKey, Row], int, str]:
-    """The rows that a run's table holds now, how many others are not what was written, and the name of the run.
+    """Read the rows of a run's table, the number of damaged rows, and the name of the run.
 
-    Raises sqlite3.Error where the table cannot be read. On a read-only disk a copy is read, because readers and writers
-    agree by a file beside the table.
+    Raises sqlite3.Error if the table cannot be read. On a read-only disk a copy is read, because SQLite needs to write
+    a file beside the table.
     """
     path = directory / NAME
-    if path.exists() and not path.is_file():  # to open a pipe could take for ever
+    if path.exists() and not path.is_file():  # opening a pipe could block for ever
         raise sqlite3.DatabaseError("it is not a regular file")
     try:
         with closing(_connect(path, "mode=rw")) as db:
@@ -124,26 +125,26 @@ def snapshot(directory: Path) -> tuple[dict[TakeKey, Row], int, str]:
 
 def remove(directory: Path) -> None:
     """Remove a damaged table."""
-    for suffix in ("-wal", "-shm", ""):  # the log first: it must not be replayed into the next table
+    for suffix in ("-wal", "-shm", ""):  # the log first, or it could be replayed into the next table
         files.clear(directory / (NAME + suffix))
 
 
 def _connect(path: Path, how: str = "mode=rwc") -> sqlite3.Connection:
     db = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, check_same_thread=False)
-    db.text_factory = lambda data: data.decode(errors="replace")  # damaged text is told by its checksum
+    db.text_factory = lambda data: data.decode(errors="replace")  # the checksum reveals damaged text
     return db
 
 
 def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int, str]:
-    """What `snapshot` gives; nothing where the table is still to be made."""
+    """What `snapshot` returns; empty if the table is not created yet."""
     try:
         schema = [sql.lower() for (sql,) in db.execute("select sql from sqlite_master where sql is not null")]
         fault = db.execute("pragma quick_check").fetchone()[0]
-    except UnicodeDecodeError as error:  # what sqlite3 says of a damaged schema may quote bytes that are no text
+    except UnicodeDecodeError as error:  # the message about a damaged schema may quote bytes that are not text
         raise sqlite3.DatabaseError("its schema is damaged") from error
     if fault != "ok":
         raise sqlite3.DatabaseError(" ".join(str(fault).split())[:80])
-    if schema not in ([], [*_TABLES]):  # a view could have no end, a trigger could drop what is added
+    if schema not in ([], [*_TABLES]):  # a view could be endless, a trigger could delete rows
         raise sqlite3.DatabaseError("it is not a table of takes")
     rows: dict[TakeKey, Row] = {}
     torn = 0
@@ -161,7 +162,7 @@ def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int, str]:
 
 
 def _is_row(values: Sequence[Any]) -> bool:
-    """Whether values have the types and ranges of a row: a checksum tells damage, not who wrote it."""
+    """Whether values have the types and ranges of a row; a checksum reveals damage, but not a forged row."""
     if not all(isinstance(value, kind) for value, kind in zip(values, _KINDS, strict=True)):
         return False
     row = dict(zip(_FIELDS, values, strict=True))
@@ -180,7 +181,7 @@ def _sealed(row: Row) -> list[Any]:
 
 
 def _checksum(values: Sequence[Any]) -> str | None:
-    """Sixteen digits that no accident leaves right; None for values of types that no row has."""
+    """A checksum of 16 digits; None for values of types that no row has."""
     try:
         return hashlib.sha256(json.dumps(list(values)).encode()).hexdigest()[:16]
     except (TypeError, ValueError):
@@ -189,10 +190,10 @@ def _checksum(values: Sequence[Any]) -> str | None:
 
 @contextmanager
 def explained(directory: Path) -> Iterator[None]:
-    """Turn errors of files and of SQLite in a run directory into errors of ours, of one clear line."""
+    """Turn errors of files and of SQLite in a run directory into a clear RolloutError or RunError."""
     try:
         yield
-    except sqlite3.ProgrammingError:  # a mistake in this code
+    except sqlite3.ProgrammingError:  # a bug in this code
         raise
     except (sqlite3.Error, OSError) as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -210,13 +211,13 @@ def explained(directory: Path) -> Iterator[None]:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether a database is not what SQLite wrote, as far as ``error`` tells."""
+    """Whether ``error`` means that the database is damaged."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is None or code & 0xFF in _DAMAGED or code == sqlite3.SQLITE_IOERR_SHORT_READ
 
 
 def damaged(directory: Path, reason: str) -> RunError:
-    """The table of takes cannot be read."""
+    """The error for a table of takes that cannot be read."""
     return RunError(
         f"{directory}/{NAME} is damaged ({reason}); run the same diagnosis again: it makes the table anew and"
         " keeps every take whose file is whole"

@@ -13,7 +13,7 @@ import numpy as np
 
 from besttake import registry
 from besttake.arms import BASE
-from besttake.arms.base import Arm, Request, unmet
+from besttake.arms.base import Arm, TakeState, unmet
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.build import Options, build
@@ -54,7 +54,7 @@ def check_arm(arm: Arm, *, policy: str = "testbed:half") -> tuple[str, ...]:
     world, takes = _takes(model, name, score_camera=spec.score_camera)
     library = open_or_build(_WORLD, options=Options(max_demos=2)) if spec.library else None
 
-    def chunks(requests: Sequence[Request]) -> F32:
+    def chunks(requests: Sequence[TakeState]) -> F32:
         return _chunks(arm, model, world, library, requests)
 
     takes = _with_memory(takes, chunks)
@@ -74,7 +74,7 @@ def check_arm(arm: Arm, *, policy: str = "testbed:half") -> tuple[str, ...]:
     return tuple(held)
 
 
-def _chunks(arm: Arm, policy: Policy, world: EnvSpec, library: Library | None, requests: Sequence[Request]) -> F32:
+def _chunks(arm: Arm, policy: Policy, world: EnvSpec, library: Library | None, requests: Sequence[TakeState]) -> F32:
     encoder = None if library is None else library.encoder()
     sampler = arm_sampler(policy, world.world, RetrievalConfig(), library, encoder)
     sampler.arms[arm.spec.name] = arm
@@ -88,7 +88,7 @@ def _chunks(arm: Arm, policy: Policy, world: EnvSpec, library: Library | None, r
     return np.stack(chunks)
 
 
-def _with_memory(takes: Sequence[Request], chunks: Callable[[Sequence[Request]], F32]) -> list[Request]:
+def _with_memory(takes: Sequence[TakeState], chunks: Callable[[Sequence[TakeState]], F32]) -> list[TakeState]:
     """The takes with what their arm remembered at two replans before, one of them at the first step."""
     remembered = []
     for take in takes:
@@ -104,12 +104,12 @@ def _with_memory(takes: Sequence[Request], chunks: Callable[[Sequence[Request]],
     return remembered
 
 
-def _copies(takes: Sequence[Request]) -> list[Request]:
+def _copies(takes: Sequence[TakeState]) -> list[TakeState]:
     """The takes as they were before their arm was asked."""
     return [replace(take, memory=deepcopy(take.memory)) for take in takes]
 
 
-def _takes(policy: Policy, arm: str, *, score_camera: bool) -> tuple[EnvSpec, list[Request]]:
+def _takes(policy: Policy, arm: str, *, score_camera: bool) -> tuple[EnvSpec, list[TakeState]]:
     """Takes that have come to different steps. They see the score camera only where the arm asks for it."""
     env = registry.env(_WORLD)
     try:
@@ -123,7 +123,7 @@ def _takes(policy: Policy, arm: str, *, score_camera: bool) -> tuple[EnvSpec, li
                 actions.append(0.3 * draw.normal((spec.action_dim,), "extra"))
                 env.step(actions[-1])
                 states.append(env.observe(()).state)
-            takes.append(Request(task, arm, draw, env.observe(cameras), len(actions), states, actions))
+            takes.append(TakeState(task, arm, draw, env.observe(cameras), len(actions), states, actions))
         return spec, takes
     finally:
         env.close()

@@ -443,7 +443,7 @@ def test_a_checkpoint_that_cannot_be_used_says_why_in_one_line(checkpoint, tmp_p
     other = tiny.changed(checkpoint("pi0"), tmp_path / "other")
     shutil.copy(act / "model.safetensors", other / "model.safetensors")
     cases = {
-        str(tmp_path / "nowhere"): "no such directory", "no-such-org/no-such-policy": "the hub did not give it",
+        str(tmp_path / "nowhere"): "no such directory", "no-such-org/no-such-policy": "not available from the hub",
         str(tmp_path / "empty"): "no readable config.json",
         str(tmp_path / "hf"): r"not a LeRobot policy, it holds a transformers model \(vit\)",
         str(tiny.changed(act, tmp_path / "alien", type="telepathy")): "telepathy",

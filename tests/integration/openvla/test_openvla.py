@@ -156,7 +156,7 @@ def test_what_cannot_be_done_is_one_clear_line(policy, greedy, checkpoint, make_
             "unnorm_key=libero is not there",
         ),
         (lambda: registry.policy(f"openvla:{oft}?trust_remote_code=true"), "an OpenVLA-OFT; serve it with vla-eval's"),
-        (lambda: registry.policy("openvla:no/where?trust_remote_code=true"), "the hub did not give it"),
+        (lambda: registry.policy("openvla:no/where?trust_remote_code=true"), "not available from the hub"),
         (
             lambda: policy.sample([observation()], [Draw(0, "t", 0, 0)], [Warm(0.7, 0.3, chunk)]),
             "cannot be warm-started",

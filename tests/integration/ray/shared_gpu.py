@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from besttake.arms.base import Request
+from besttake.arms.base import TakeState
 from besttake.takes.draws import Draw
 from besttake.takes.key import TakeKey
 from besttake.types import F32, EnvSpec, Observation, Start, Step, TaskSpec
@@ -54,7 +54,7 @@ class Noting:
     def __init__(self, began: float) -> None:
         self._began = began
 
-    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+    def sample(self, requests: Sequence[TakeState]) -> list[F32 | Exception]:
         since = time.time() - self._began
         time.sleep(0.25)
         return [np.array([[gpu()[0], os.getpid(), since, gpu()[1]]], np.float32) for _ in requests]
@@ -78,7 +78,7 @@ class Recipe:
 class Killing(Noting):
     """Kills its process when it is asked for actions of start 0."""
 
-    def sample(self, requests: Sequence[Request]) -> list[F32 | Exception]:
+    def sample(self, requests: Sequence[TakeState]) -> list[F32 | Exception]:
         if any(request.draw.start == 0 for request in requests):
             os.kill(os.getpid(), 9)
         return [request.draw.normal((3, 2)) for request in requests]

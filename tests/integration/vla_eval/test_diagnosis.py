@@ -58,7 +58,7 @@ def test_a_vla_eval_server_drives_a_whole_diagnosis(tmp_path, options):
         result = diagnose(plan(f"vla-eval:{server.url}{options}"), tmp_path)
     (cell,) = result.cells
     assert any("no cooled arm" in note for note in result.notes)
-    assert any("seeds are out of our hands" in note for note in result.notes)
+    assert any("seeds have no effect" in note for note in result.notes)
     assert (cell.starts, cell.takes, cell.errors) == (3, 6, 0)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Self
 
-from besttake.arms.sampler import PolicyActor, arm_sampler
+from besttake.arms.sampler import PolicyFactory, arm_sampler
 from besttake.config import Plan
 from besttake.errors import MissingExtra
 from besttake.policies.base import Policy
@@ -80,7 +80,7 @@ class Playing:
         spec = policy.spec
         library = None if setup.library is None else str(setup.library.path)
         trusted = setup.plan.trust_remote_code and not spec.small
-        self._factory = PolicyActor(uri, setup.retrieval, library, setup.plan.candidates, trusted, spec.fingerprint)
+        self._factory = PolicyFactory(uri, setup.retrieval, library, setup.plan.candidates, trusted, spec.fingerprint)
         if setup.plan.replicas == AUTO and _uses_a_gpu(spec) and len(gpus()) > 1 and not _has_ray():
             reporter.note(f"one of {len(gpus())} GPUs is used; for a replica on each: pip install 'besttake[ray]'")
         acting = spec.small and setup.cheap
@@ -89,7 +89,7 @@ class Playing:
             env = setup.envs[grid.env]
             self.jobs[grid.env] = grid.jobs(
                 spec, env, stride=setup.plan.stride, goes_on=setup.goes_on(env),
-                actor=self._factory if acting else None,
+                factory=self._factory if acting else None,
             )  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -146,7 +146,7 @@ class Playing:
         return replicas.play(assignment, jobs, self.store, finished)
 
     def _slots(self, workers: int, jobs: list[Job], env: EnvSpec) -> int:
-        acting = jobs[0].actor is not None
+        acting = jobs[0].factory is not None
         return takes_per_worker(self.setup.plan.batch, workers, self.policy.spec.width, env.at_once, acting=acting)
 
     def _replicas(self) -> Replicas:
