@@ -69,7 +69,7 @@ def test_without_fingers_an_assumption_is_made_and_told():
 
 def test_commands_that_an_environment_cannot_take_are_turned_only_when_it_is_known_which_opens():
     blind = Numbers(episodes(gripper(0, 1), states=slice(0, 6)))
-    with pytest.raises(LibraryError, match="whether the gripper command 0 or 1 opens.*say it with `gripper_open`"):
+    with pytest.raises(LibraryError, match="whether the gripper command 0 or 1 opens.*`gripper_open`"):
         layout_of(blind, DataHints(gripper_as=(-1.0, 1.0)))
     layout = layout_of(blind, DataHints(gripper_as=(-1.0, 1.0), gripper_open=0))
     assert layout.turn is not None

@@ -28,8 +28,8 @@ def pictures(tmp_path: Path) -> Path:
 def test_a_folder_is_built_once_and_found_again(pictures: Path, cache: Path) -> None:
     built: list[int] = []
     hooks = BuildHooks(frames=lambda done, expected: built.append(done))
-    first = open_or_build(str(pictures), "hog", work=hooks)
-    again = open_or_build(f"video:{pictures}", "hog", work=hooks)
+    first = open_or_build(str(pictures), "hog", hooks=hooks)
+    again = open_or_build(f"video:{pictures}", "hog", hooks=hooks)
     assert first.path == again.path
     assert cache in first.path.parents
     assert built == [4, 8]

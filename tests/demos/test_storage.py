@@ -134,14 +134,14 @@ def test_a_stopped_build_leaves_no_library_and_encodes_nothing_twice(two_tasks, 
 def test_progress_counts_frames_and_knows_how_many_there_will_be(two_tasks, source_of, tmp_path):
     counted = type("Counted", (source_of,), {"__len__": lambda self: len(self.demos)})
     seen: list[tuple[int, int]] = []
-    build(counted(two_tasks.demos), Slow(), tmp_path / "out", work=BuildHooks(frames=lambda *now: seen.append(now)))
+    build(counted(two_tasks.demos), Slow(), tmp_path / "out", hooks=BuildHooks(frames=lambda *now: seen.append(now)))
     frames = sum(len(demo.frames) for demo in two_tasks.demos)
     assert seen[-1] == (frames, frames)
     assert [done for done, _ in seen] == sorted({done for done, _ in seen})
     assert len(seen) >= frames / 8
     assert all(expected == frames for _, expected in seen)  # all are of the same length
     seen.clear()
-    build(two_tasks, Slow(), tmp_path / "uncounted", work=BuildHooks(frames=lambda *now: seen.append(now)))
+    build(two_tasks, Slow(), tmp_path / "uncounted", hooks=BuildHooks(frames=lambda *now: seen.append(now)))
     assert {expected for _, expected in seen} == {0}
 
 

@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 
 from besttake.demos import hdf5
-from besttake.demos.base import Episodes, choose_camera, first_readable, frame_rate, uri_again
+from besttake.demos.base import Episodes, first_readable, frame_rate, uri_again
+from besttake.demos.cameras import choose_camera
 from besttake.demos.reading import (
     FULL_SIZE,
     LARGEST,

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, missing_notes, uri_again
+from besttake.demos.base import Episodes, choose_columns, frame_rate, missing_notes, uri_again
+from besttake.demos.cameras import choose_camera
 from besttake.demos.reading import (
     FULL_SIZE,
     LARGEST,

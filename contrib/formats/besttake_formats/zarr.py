@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from besttake.demos.base import Episodes, choose_camera, choose_columns, frame_rate, missing_notes, uri_again
+from besttake.demos.base import Episodes, choose_columns, frame_rate, missing_notes, uri_again
+from besttake.demos.cameras import choose_camera
 from besttake.demos.reading import LARGEST, Unreadable, check_count, check_links, check_size, fitted_array
 from besttake.errors import LibraryError, one_line
 from besttake.options import Reader

@@ -1,8 +1,7 @@
-"""The contract of a source of demonstrations, what readers share, and checks of a single demonstration."""
+"""The contract of a source of demonstrations, and what readers of formats share: `Episodes` and their options."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
+from besttake.demos.cameras import match_cameras
 from besttake.demos.reading import Unreadable, check_count
 from besttake.errors import LibraryError
 from besttake.options import Reader
@@ -62,12 +62,13 @@ class Source(Protocol):
     def eef_dims(self) -> tuple[int, ...] | None:
         """Indexes of the end effector's position in the state; None if unknown."""
 
-    def __iter__(self) -> Iterator[Demo | UnreadableDemo]: ...
+    def __iter__(self) -> Iterator[Demo | UnreadableDemo]:
+        """Yield all demonstrations."""
 
 
 @runtime_checkable
 class NumericSource(Protocol):
-    """A source that can return states and actions without decoding pictures."""
+    """A source that reads states and actions without decoding pictures."""
 
     def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
         """Yield states (T, s) and actions (T, a) of each readable demonstration."""
@@ -75,7 +76,7 @@ class NumericSource(Protocol):
 
 @runtime_checkable
 class AnnotatedSource(Protocol):
-    """A source with notes for the user: what it assumed about the data, and what it does not read."""
+    """A source with notes for the user: what it assumes about the data, and what it does not read."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -95,83 +96,26 @@ class TaskSource(Protocol):
     """A source that knows the task of a demonstration before decoding its pictures."""
 
     def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo | UnreadableDemo]:
-        """Yield the demonstrations whose task is ``wanted`` (asked once for each, in order); others are not decoded."""
+        """Yield the demonstrations whose task is ``wanted`` (called once for each, in order); decode no others."""
 
 
 @runtime_checkable
 class CameraSource(Protocol):
-    """A source that can return the full-size image of any of its cameras at any step, as input for a policy."""
+    """A source that can give a policy the full-size image of any of its cameras at any step."""
 
     @property
     def uri(self) -> str:
         """URI that opens this source again."""
 
     def shows(self, cameras: Sequence[str]) -> bool:
-        """Whether it has these cameras (`match_cameras`)."""
+        """Whether the source has these cameras (`match_cameras`)."""
 
     def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
-        """The pictures of ``cameras`` at ``step`` of the demonstration with id ``demo``."""
-
-
-def match_cameras(wanted: Sequence[str], there: Sequence[str], named: Mapping[str, str]) -> dict[str, str] | None:
-    """Match each ``wanted`` camera with one of the cameras ``there``; None unless all are there.
-
-    As ``named``; else of the same name or last word (``observation.images.wrist`` is ``wrist``); else the only wrist
-    camera is the wrist camera and the only other one the other.
-    """
-    hands, matched = wrist_cameras(there), {}
-    for camera in wanted:
-        alike = [t for t in there if camera in (t, last_word(t))]
-        if camera in named:
-            alike = [t for t in there if named[camera] in (t, last_word(t))]
-        elif not alike and sum(is_wrist(w) == is_wrist(camera) for w in wanted) == 1:
-            alike = [t for t in there if (t in hands) == is_wrist(camera)]
-        if len(alike) != 1:
-            return None
-        matched[camera] = alike[0]
-    return matched
-
-
-def is_wrist(camera: str) -> bool:
-    """Whether a camera's name says that it sits in the hand; LeRobot's LIBERO sets call that one ``image2``."""
-    return _says_wrist(camera) or last_word(camera) == "image2"
-
-
-def wrist_cameras(cameras: Sequence[str]) -> list[str]:
-    """Which of the cameras of one data set sit in the hand: those that say so, else ``image2`` beside ``image``."""
-    named = [camera for camera in cameras if _says_wrist(camera)]
-    if named or "image" not in map(last_word, cameras):
-        return named
-    return [camera for camera in cameras if last_word(camera) == "image2"]
-
-
-def last_word(camera: str) -> str:
-    """``observation.images.wrist`` is ``wrist``, and so is ``observation/wrist``."""
-    return re.split(r"[./]", camera)[-1]
-
-
-def _says_wrist(camera: str) -> bool:
-    return any(word in camera.lower() for word in ("wrist", "hand", "gripper"))
-
-
-def choose_camera(cameras: Sequence[str], wanted: str | None, named: Mapping[str, str], source: str) -> tuple[str, str]:
-    """The stored name of the camera to score by, and what to call it.
-
-    It is the one ``wanted``, by its name or last word; by default the one in the hand, else the first. ``named`` maps
-    what an env calls its cameras to stored names: a camera that it names as a wrist camera is one, and the default.
-    """
-    if wanted is None:
-        hands = [stored for name, stored in named.items() if is_wrist(name)] or wrist_cameras(cameras)
-        wanted = hands[0] if hands else cameras[0]
-    for camera in cameras:
-        if wanted in (camera, last_word(camera)):
-            names = [name for name, stored in named.items() if stored in (camera, last_word(camera))]
-            return camera, names[0] if names else camera
-    raise LibraryError(f"{source} has no camera {wanted}; it has {', '.join(cameras)}")
+        """The images of ``cameras`` at ``step`` of the demonstration with id ``demo``."""
 
 
 def uri_again(scheme: str, path: Path, **options: Any) -> str:
-    """The URI that opens the same source again, from any directory."""
+    """The URI that opens the same source again from any directory."""
     given = {name: value for name, value in options.items() if value not in (None, "")}
     return f"{scheme}:{path.resolve()}?{urlencode(given, quote_via=quote)}"
 
@@ -179,7 +123,7 @@ def uri_again(scheme: str, path: Path, **options: Any) -> str:
 def frame_rate(
     read: Reader, given: float | str | None, stored: float | None, usual: float, why: str
 ) -> tuple[float, list[str]]:
-    """Steps a second: as the option ``fps`` says, else as the data say, else the ``usual`` rate, with a note."""
+    """Steps per second: the option ``fps`` if given, else the ``stored`` rate, else the ``usual`` one with a note."""
     if given is not None:
         return read.number("fps", given, 1e-3), []
     if stored is not None:
@@ -190,7 +134,7 @@ def frame_rate(
 def choose_columns(
     present: Collection[str], wanted: str | None, usual: Sequence[tuple[str, ...]], name: str
 ) -> tuple[str, ...] | None:
-    """The columns that make up states or actions: those ``wanted``, joined by ``+``, else the first ``usual`` ones."""
+    """The columns that make up states or actions: those ``wanted`` (joined by ``+``), else the first ``usual`` set."""
     if wanted is None:
         return next((keys for keys in usual if all(key in present for key in keys)), None)
     keys = tuple(wanted.split("+"))
@@ -201,7 +145,7 @@ def choose_columns(
 
 
 def missing_notes(features: Iterable[str], **chosen: object) -> list[str]:
-    """A note on each of ``state`` and ``action`` that was not found among the ``features`` of a data set."""
+    """A note for each of ``state`` and ``action`` for which no column of ``features`` was ``chosen``."""
     return [
         f"it has no {option}s: it can score takes but not be retrieved from; if one of its features is the {option},"
         f" name it with ?{option}=… (features: {', '.join(features)})"
@@ -210,25 +154,25 @@ def missing_notes(features: Iterable[str], **chosen: object) -> list[str]:
     ]
 
 
-Look = TypeVar("Look")
+Content = TypeVar("Content")
 
 
-def first_readable(keys: Iterable[str], look: Callable[[str], Look | None], name: str, trouble: str) -> Look:
-    """What ``look`` sees in the first file or episode where it sees anything; LibraryError where it sees nothing."""
+def first_readable(keys: Iterable[str], read: Callable[[str], Content | None], name: str, problem: str) -> Content:
+    """The content of the first file or episode in which ``read`` finds any; LibraryError if there is none."""
     for key in keys:
         try:
-            if (seen := look(key)) is not None:
-                return seen
+            if (content := read(key)) is not None:
+                return content
         except Unreadable as error:
-            trouble = f"{key} {error}"
-    raise LibraryError(f"{name}: {trouble}")
+            problem = f"{key} {error}"
+    raise LibraryError(f"{name}: {problem}")
 
 
 class EpisodeReader(Protocol):
     """Reads the episodes of one format by their ids; the text of an `Unreadable` completes "demonstration KEY …"."""
 
     def ids(self) -> Iterable[str]:
-        """The ids of all demonstrations, in order."""
+        """The ids of all episodes, in order."""
 
     def task(self, key: str) -> tuple[str, str]:
         """The task of an episode and its instruction, without decoding its pictures."""
@@ -237,10 +181,10 @@ class EpisodeReader(Protocol):
         """States and actions of an episode."""
 
     def frames(self, key: str) -> U8:
-        """The pictures of an episode, one per step; one more, after the last action, is not used."""
+        """The frames of an episode, one per step; a further one, after the last action, is ignored."""
 
     def picture(self, key: str, step: int, camera: str) -> U8:
-        """The full-size image of a camera, given by its stored name, at ``step``."""
+        """The full-size image at ``step`` of the camera whose stored name is ``camera``."""
 
 
 @dataclass(frozen=True)
@@ -285,13 +229,13 @@ class Episodes:
         frames = self.reader.frames(key)
         if actions is not None:
             frames = frames[: -1 if len(frames) == len(actions) + 1 else None]
-        rows, whose = (states, "its states") if actions is None else (actions, "its actions")
+        rows, source = (states, "its states") if actions is None else (actions, "its actions")
         if rows is not None:
-            check_count(min(len(frames), len(rows)), len(rows), "frames", whose)
+            check_count(min(len(frames), len(rows)), len(rows), "frames", source)
         return Demo(key, task, frames, np.arange(len(frames), dtype=np.int64), states, actions, instruction)
 
     def rows(self) -> Iterator[tuple[F32 | None, F32 | None]]:
-        """States and actions, one demonstration after the other."""
+        """Yield states and actions of each readable demonstration."""
         for key in self.reader.ids():
             try:
                 yield self.reader.numbers(key)
@@ -299,63 +243,13 @@ class Episodes:
                 continue
 
     def shows(self, cameras: Sequence[str]) -> bool:
-        """Whether it has these cameras."""
+        """Whether the data set has these cameras."""
         return match_cameras(cameras, self.cameras, self.named) is not None
 
     def show(self, demo: str, step: int, cameras: Sequence[str]) -> dict[str, U8]:
-        """The pictures of ``cameras`` at ``step`` of the demonstration ``demo``, full size."""
+        """The full-size images of ``cameras`` at ``step`` of the demonstration ``demo``."""
         matched = match_cameras(cameras, self.cameras, self.named) or {}
         try:
             return {wanted: self.reader.picture(demo, step, stored) for wanted, stored in matched.items()}
         except Unreadable as error:
             raise LibraryError(f"{self.name}: {demo} {error}") from error
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Action and state sizes shared by all demonstrations of a library; None if there are no actions or states."""
-
-    action_dim: int | None
-    state_dim: int | None
-
-    @classmethod
-    def of(cls, demo: Demo) -> Shape:
-        """The sizes of ``demo``."""
-        return cls(*(None if rows is None else rows.shape[-1] for rows in (demo.actions, demo.states)))
-
-
-def length_of(demo: Demo) -> int:
-    """Number of steps of a demonstration: of its actions, else of its states, else up to its last frame."""
-    rows = demo.states if demo.actions is None else demo.actions
-    if rows is not None:
-        return len(rows)
-    return int(demo.frame_steps[-1]) + 1 if len(demo.frame_steps) else 0
-
-
-def fault(demo: Demo, shape: Shape | None) -> str | None:
-    """The reason why ``demo`` cannot be added to a library of ``shape``; None if it can."""
-    length = length_of(demo)
-    if length < 2:
-        return f"has {length} step{'s' * (length != 1)}, and a demonstration needs at least 2"
-    if not len(demo.frames):
-        return "has no frames"
-    if demo.frames.ndim != 4 or demo.frames.shape[3] != 3 or demo.frames.dtype != np.uint8:
-        return f"has frames {demo.frames.dtype} {demo.frames.shape}, not uint8 (F, H, W, 3)"
-    steps = demo.frame_steps
-    if len(steps) != len(demo.frames) or steps[0] < 0 or steps[-1] >= length or (np.diff(steps) <= 0).any():
-        return f"has {len(demo.frames)} frames that do not belong to its {length} steps"
-    for name, values in (("actions", demo.actions), ("states", demo.states)):
-        if values is None:
-            continue
-        if len(values) != length:
-            return f"has {len(values)} {name} for {length} steps"
-        if len(wrong := np.flatnonzero(~np.isfinite(values).all(axis=1))):
-            return f"has {name} that are not numbers, first at step {wrong[0]}"
-    own = Shape.of(demo)
-    if shape is not None and own != shape:
-        mine, theirs = (
-            ["none" if dim is None else f"{dim} numbers" for dim in (each.action_dim, each.state_dim)]
-            for each in (own, shape)
-        )
-        return f"has actions of {mine[0]} and states of {mine[1]}, the others {theirs[0]} and {theirs[1]}"
-    return None

@@ -2,17 +2,17 @@
 
 ``hdf5:DIRECTORY`` reads all its .hdf5 and .h5 files. The plug-in ``contrib/formats`` reads other layouts.
 
-LIBERO, known by ``obs/…_rgb``: the task is the file's name without ``_demo``, the instruction stands in
+LIBERO, recognised by ``obs/…_rgb``: the task is the file's name without ``_demo``, the instruction comes from
 ``problem_info``; the state (8) is ``ee_pos``, ``ee_ori`` (axis-angle) and ``gripper_states``; pictures are stored as
-rendered, upside down, and are rotated by 180 degrees here, as LeRobot and openpi feed them.
-robomimic, known by ``obs/…_image``: the task is ``env_name`` of ``env_args``, without instruction; the state (8) is
-``robot0_eef_pos``, ``robot0_eef_quat`` as axis-angle and ``robot0_gripper_qpos``; pictures are stored upright.
+rendered, upside down, and are rotated by 180 degrees here, as LeRobot and openpi do.
+robomimic, recognised by ``obs/…_image``: the task is ``env_name`` of ``env_args``, without instruction; the state (8)
+is ``robot0_eef_pos``, ``robot0_eef_quat`` as axis-angle and ``robot0_gripper_qpos``; pictures are stored upright.
 In both, the gripper is the last of 7 actions, -1 opens and +1 closes, and the position comes first in the state.
 
 A file pairs each action with the observation **before** it (robomimic; OpenVLA's ``regenerate_libero_dataset.py``), or
-**after** it (LIBERO's ``create_dataset.py``); the latter are shifted by one. The simulator's states, which all take
-before the action, tell which: they hold the joints of the same observation, or of the one before. Otherwise LIBERO's
-own attributes tell it.
+**after** it (LIBERO's ``create_dataset.py``); in the latter case actions are shifted by one step. The simulator's
+states, which are always recorded before the action, show which: the joints in them are those of the same observation,
+or of the previous one. Where there are no such states, LIBERO's own attributes decide.
 
 Options: ``camera``, ``state`` (keys of ``obs`` joined by ``+``), ``rotate`` (0 or 180), ``pairing`` (``before`` or
 ``after``), ``fps``, ``size`` (longest side of a frame, 320), ``map`` (``agentview:agentview_rgb``).
@@ -31,7 +31,8 @@ import numpy as np
 
 from besttake import files
 from besttake.conventions import axis_angle
-from besttake.demos.base import Episodes, choose_camera, choose_columns, first_readable, frame_rate, uri_again
+from besttake.demos.base import Episodes, choose_columns, first_readable, frame_rate, uri_again
+from besttake.demos.cameras import choose_camera
 from besttake.demos.reading import LARGEST, Unreadable, check_count, check_links, check_size, digest, fitted_array
 from besttake.envs.libero.harness import upright
 from besttake.errors import LibraryError, need, one_line
@@ -62,7 +63,7 @@ def h5py() -> Any:
 
 @contextmanager
 def opened(path: Path, group: str = "") -> Iterator[Any]:
-    """Open a file, or a ``group`` in it, for reading; errors, also during the block, become `Unreadable`."""
+    """Open a file, or a ``group`` in it, for reading; all errors, also those in the block, become `Unreadable`."""
     try:
         with h5py().File(path, "r") as file:
             content = item(file, group)
@@ -81,15 +82,15 @@ def item(group: Any, path: str, links: int = _MOST_LINKS) -> Any:
     for part in (part for part in path.split("/") if part):
         if not isinstance(group, library.Group):
             return None
-        # Look at the link itself: ``part in group`` would follow it and open the file that it leads to.
-        stored, name = group.id.links, part.encode()
-        if not stored.exists(name):
+        # Examine the link itself: ``part in group`` would follow it and open the file that it leads to.
+        entries, name = group.id.links, part.encode()
+        if not entries.exists(name):
             return None
-        kind = stored.get_info(name).type
+        kind = entries.get_info(name).type
         if kind == library.h5l.TYPE_SOFT:
             if not links:
                 raise Unreadable(f"has links at {part} that lead nowhere")
-            target = stored.get_val(name).decode("utf-8", "replace")
+            target = entries.get_val(name).decode("utf-8", "replace")
             group = item(group.file if target.startswith("/") else group, target, links - 1)
         elif kind == library.h5l.TYPE_HARD:
             group = group[part]
@@ -120,14 +121,14 @@ def numbers(group: Any, path: str) -> F32:
     if values.dtype.kind not in "fiub" or values.ndim < 1:
         raise Unreadable(f"has {path} that are not numbers ({values.dtype})")
     if values.size > _MOST_NUMBERS:
-        raise Unreadable(f"has {values.size} numbers in {path}, more than are read")
+        raise Unreadable(f"has {values.size} numbers in {path}, more than the {_MOST_NUMBERS} that are read")
     check_written(values, path)
     rows = np.asarray(values[()], np.float64)
     return rows.reshape(len(rows), int(np.prod(rows.shape[1:]))).astype(np.float32)
 
 
 def pictures(group: Any, path: str, largest: int) -> U8:
-    """The pictures at ``path`` as uint8 (T, h, w, 3), their longest side at most ``largest``, read piece by piece."""
+    """The pictures at ``path`` as uint8 (T, h, w, 3), their longest side at most ``largest``, read in blocks."""
     values = dataset(group, path)
     if values.ndim != 4 or values.shape[3] != 3 or values.dtype != np.uint8:
         raise Unreadable(f"has {path} of {values.dtype} {values.shape}, not pictures uint8 (T, H, W, 3)")
@@ -141,7 +142,7 @@ def pictures(group: Any, path: str, largest: int) -> U8:
 
 
 def one_picture(group: Any, path: str, step: int) -> U8:
-    """The picture at ``path`` of one ``step``, full size."""
+    """The full-size picture at ``path`` of one ``step``."""
     values = dataset(group, path)
     if values.ndim != 4 or not 0 <= step < len(values):
         raise Unreadable(f"has no step {step} in {path}")
@@ -151,7 +152,7 @@ def one_picture(group: Any, path: str, step: int) -> U8:
 
 
 def check_written(values: Any, path: str) -> None:
-    """Raise `Unreadable` if parts of a dataset were never written: they would read as zeros."""
+    """Raise `Unreadable` if parts of a dataset were never written, since they would be read as zeros."""
     if values.chunks is not None:
         needed = [-(-size // chunk) for size, chunk in zip(values.shape, values.chunks, strict=True)]
         check_count(values.id.get_num_chunks(), int(np.prod(needed)), "chunks", path)
@@ -160,7 +161,7 @@ def check_written(values: Any, path: str) -> None:
 
 
 def json_attribute(group: Any, key: str) -> dict[str, Any]:
-    """The JSON object that an attribute holds; empty where there is none."""
+    """The JSON object in an attribute; empty if there is none."""
     try:
         value = files.read_json(group.attrs[key])
     except (KeyError, OSError, ValueError, TypeError, RuntimeError):
@@ -187,7 +188,7 @@ def files_of(path: Path, name: str) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class _Hdf5Reader:
-    """Reads demonstrations by ``FILE/demo_N``; a file that cannot be read is one key, its name."""
+    """Reads demonstrations by ``FILE/demo_N``; a file that cannot be read has one key, its name."""
 
     files: Mapping[str, Path]
     camera: str
@@ -200,13 +201,13 @@ class _Hdf5Reader:
         return _ids(self.files)
 
     def task(self, key: str) -> tuple[str, str]:
-        """LIBERO has a file per task; robomimic names the env."""
+        """LIBERO has a file per task; robomimic stores the name of the env."""
         path = self.files[key.partition("/")[0]]
         with opened(path, "data") as data:
-            words = str(json_attribute(data, "problem_info").get("language_instruction", "")).strip('"')
+            instruction = str(json_attribute(data, "problem_info").get("language_instruction", "")).strip('"')
             if is_libero(self.camera):
-                return re.sub("_demo$", "", path.stem), words
-            return str(json_attribute(data, "env_args").get("env_name", path.stem)), words
+                return re.sub("_demo$", "", path.stem), instruction
+            return str(json_attribute(data, "env_args").get("env_name", path.stem)), instruction
 
     def numbers(self, key: str) -> tuple[F32 | None, F32 | None]:
         with _opened_demo(self.files, key) as group:
@@ -245,7 +246,7 @@ class _Hdf5Reader:
 
 
 def is_libero(camera: str) -> bool:
-    """Whether a file is LIBERO's, by the name of a camera, and not robomimic's."""
+    """Whether a ``camera`` of this name belongs to a file of LIBERO, not of robomimic."""
     return camera.endswith("_rgb")
 
 
@@ -256,27 +257,29 @@ def make(
     """The source ``hdf5:rest``: a file, or a directory of files."""
     name, read, path = f"hdf5:{rest}", Reader(f"hdf5:{rest}"), Path(rest)
     paths = files_of(path, name)
-    turned = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
-    paired: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
+    degrees = None if rotate is None else int(read.choice("rotate", str(rotate), ("0", "180")))
+    given: Pairing | None = None if pairing is None else read.choice("pairing", pairing, ("before", "after"))
     named = read.mapping("map", map)
-    shapes, action_dim, said, first = first_readable(_ids(paths), lambda key: _first_demo(paths, key), name, _NO_DEMOS)
+    shapes, action_dim, stored_rate, measured = first_readable(
+        _ids(paths), lambda key: _first_demo(paths, key), name, _NO_DEMOS
+    )
     cameras = [key for key, shape in shapes.items() if len(shape) == 4 and shape[3] == 3]
     if not cameras:
         raise LibraryError(
             f"{name} has no pictures under obs/; render them first (robomimic: dataset_states_to_obs.py)"
         )
     stored, called = choose_camera(cameras, camera, named, name)
-    kind, known = ("LIBERO", _LIBERO_STATE) if is_libero(stored) else ("robomimic", _ROBOMIMIC_STATE)
-    keys = choose_columns(shapes, state, (known,), name)
-    turned = (180 if is_libero(stored) else 0) if turned is None else turned
-    reader = _Hdf5Reader(paths, stored, keys, turned, paired, read.whole("size", size))
-    rate, notes = frame_rate(read, fps, said, 20.0, "as robosuite runs by default")
+    kind, usual = ("LIBERO", _LIBERO_STATE) if is_libero(stored) else ("robomimic", _ROBOMIMIC_STATE)
+    keys = choose_columns(shapes, state, (usual,), name)
+    degrees = (180 if is_libero(stored) else 0) if degrees is None else degrees
+    reader = _Hdf5Reader(paths, stored, keys, degrees, given, read.whole("size", size))
+    rate, notes = frame_rate(read, fps, stored_rate, 20.0, "as robosuite runs by default")
     options = {"camera": camera, "state": state, "rotate": rotate, "pairing": pairing}
     return Episodes(
         reader, cameras, named, name, uri_again("hdf5", path, **options, fps=fps, size=size, map=map), called, rate,
-        digest(paths.values(), stored, keys, turned, reader.size, paired, 2),
-        (f"{kind} HDF5, where {_PAIRED[paired or first]}", *notes),
-        gripper_dim=6 if action_dim == 7 else None, gripper_open=-1, eef_dims=(0, 1, 2) if keys == known else None,
+        digest(paths.values(), stored, keys, degrees, reader.size, given, 2),
+        (f"{kind} HDF5, where {_PAIRED[given or measured]}", *notes),
+        gripper_dim=6 if action_dim == 7 else None, gripper_open=-1, eef_dims=(0, 1, 2) if keys == usual else None,
     )  # fmt: skip
 
 
@@ -286,7 +289,7 @@ def _ids(files: Mapping[str, Path]) -> Iterator[str]:
             with opened(path, "data") as data:
                 keys = [f"{name}/{key}" for key in sorted(data, key=by_number)]
         except Unreadable:
-            keys = [name]  # reading it says what is wrong with the file
+            keys = [name]  # reading this key will say what is wrong with the file
         yield from keys
 
 
@@ -298,7 +301,7 @@ def _opened_demo(files: Mapping[str, Path], key: str) -> AbstractContextManager[
 def _first_demo(
     files: Mapping[str, Path], key: str
 ) -> tuple[dict[str, tuple[int, ...]], int, float | None, Pairing] | None:
-    """Of a demonstration: the shapes under ``obs``, the size of an action, steps a second, and the pairing."""
+    """The shapes under ``obs``, the size of an action, the steps per second and the pairing of a demonstration."""
     with _opened_demo(files, key) as group:
         obs, actions = names(group, "obs"), dataset(group, "actions")
         if not obs or actions.ndim != 2:
@@ -310,20 +313,20 @@ def _first_demo(
 def _pairing(group: Any) -> Pairing:
     """Whether the observations of a demonstration were made before or after the actions beside them."""
     if item(group, "states") is not None and item(group, "obs/joint_states") is not None:
-        states, seen = numbers(group, "states"), numbers(group, "obs/joint_states")
-        count = seen.shape[1]
+        states, observed = numbers(group, "states"), numbers(group, "obs/joint_states")
+        count = observed.shape[1]
         # A flattened MuJoCo state is the time, then all positions, those of the robot's joints first.
-        if len(states) == len(seen) > 2 and states.shape[1] > count + 1 and np.isfinite(states).all():
-            at = states[1:, 1 : 1 + count]
-            before, after = np.abs(at - seen[1:]).mean(), np.abs(at - seen[:-1]).mean()
+        if len(states) == len(observed) > 2 and states.shape[1] > count + 1 and np.isfinite(states).all():
+            joints = states[1:, 1 : 1 + count]
+            before, after = np.abs(joints - observed[1:]).mean(), np.abs(joints - observed[:-1]).mean()
             if min(before, after) < 0.1 * max(before, after):
                 return "before" if before < after else "after"
-    own = any(map(is_libero, names(group, "obs")))
-    return "after" if own and any(key in group.parent.attrs for key in _LIBERO_WRITES) else "before"
+    from_libero = any(map(is_libero, names(group, "obs")))
+    return "after" if from_libero and any(key in group.parent.attrs for key in _LIBERO_WRITES) else "before"
 
 
 def _rate(data: Any) -> float | None:
-    """Steps a second as the file says; None where it does not."""
+    """The steps per second that the file states; None if it does not."""
     settings = json_attribute(data, "env_args").get("env_kwargs", {})
     rate = settings.get("control_freq") if isinstance(settings, dict) else None
     return float(rate) if isinstance(rate, int | float) and 0 < rate < 1e6 else None

@@ -1,7 +1,7 @@
 """What the numbers of a data set mean: which action is the gripper, which values open it, where the end effector is.
 
-A source says what its format says. The rest is measured on a few demonstrations, and everything measured or assumed
-is a remark for the user, who can say otherwise.
+A source knows this as far as its format states it. The rest is inferred from the numbers of a few demonstrations.
+Every inference or assumption becomes a note for the user, who can override it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from besttake.demos.base import AnnotatedSource, NumericSource, Source
 from besttake.errors import LibraryError, blaming_each
 from besttake.types import F32
 
-_LOOK_AT = 30
-"""Demonstrations whose numbers are looked at."""
-_FINGERS = 0.1
-"""No finger of a parallel gripper travels further, in metres."""
+_SAMPLE = 30
+"""Number of demonstrations whose numbers are examined."""
+_FINGER_TRAVEL = 0.1
+"""The furthest that a finger of a parallel gripper moves, in metres."""
 Rows = list[tuple[F32 | None, F32 | None]]
+"""States and actions of each demonstration."""
 Turns = Literal["spaced", "every"]
 
 
 @dataclass(frozen=True)
 class DataHints:
-    """What the user says about the layout of the data; None means unspecified.
+    """The user's hints about the layout of the data; None means unspecified.
 
-    ``gripper_open`` is the command that opens, ``gripper_as`` the (open, close) commands to use in the library.
-    ``turns``: which sharp turns are events, the ``spaced`` ones of a moving arm or ``every`` one, as in the paper.
+    ``gripper_open`` is the command that opens the gripper; ``gripper_as`` are the (open, close) commands to use in the
+    library. ``turns`` says which sharp turns are events: the ``spaced`` ones of a moving arm, or ``every`` one, as in
+    the paper.
     """
 
     gripper_dim: int | None = None
@@ -46,7 +48,7 @@ class DataHints:
 
 @dataclass(frozen=True)
 class GripperMapping:
-    """Linear map of gripper commands: ``opens`` and ``closes`` of the data become the pair ``to`` in the library."""
+    """A linear map of gripper commands: ``opens`` and ``closes`` of the data become the pair ``to`` in the library."""
 
     opens: float
     closes: float
@@ -59,7 +61,7 @@ class GripperMapping:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where gripper and end effector are, what counts as an event, how gripper commands are converted, and notes."""
+    """Where gripper and end effector are, which events are detected, how gripper commands are converted, and notes."""
 
     gripper_dim: int | None
     eef_dims: tuple[int, ...] | None
@@ -69,12 +71,12 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class _Gripper:
-    """The commands of one action dimension: between ``low`` and ``high``; two ``levels`` or a range."""
+class _GripperCommands:
+    """The gripper commands in the data: from ``low`` to ``high``, either only those two or a range of values."""
 
     low: float
     high: float
-    levels: bool
+    two_levels: bool
 
     @property
     def middle(self) -> float:
@@ -83,16 +85,16 @@ class _Gripper:
     @property
     def slack(self) -> float:
         """Half-width of the dead zone around the middle, for commands that take any value."""
-        return 0.0 if self.levels else 0.1 * (self.high - self.low)
+        return 0.0 if self.two_levels else 0.1 * (self.high - self.low)
 
 
-def layout_of(source: Source, said: DataHints) -> Layout:
-    """Find the layout of ``source`` from what the user ``said``, from its format and from its numbers."""
+def layout_of(source: Source, hints: DataHints) -> Layout:
+    """Find the layout of ``source`` from the user's ``hints``, its format and its numbers."""
     notes = list(source.notes) if isinstance(source, AnnotatedSource) else []
-    gripper = source.gripper_dim if said.gripper_dim is None else said.gripper_dim
-    eef = source.eef_dims if said.eef_dims is None else tuple(said.eef_dims)
+    gripper = source.gripper_dim if hints.gripper_dim is None else hints.gripper_dim
+    eef = source.eef_dims if hints.eef_dims is None else tuple(hints.eef_dims)
     numbers = blaming_each(source.rows(), "reading the demonstrations") if isinstance(source, NumericSource) else ()
-    rows = list(islice(numbers, _LOOK_AT))
+    rows = list(islice(numbers, _SAMPLE))
     if gripper is None and (gripper := _two_level_dim(rows)) is not None:
         notes.append(f"action {gripper} was taken for the gripper: it alone has two values")
     if eef is None and (eef := _moved_dims(rows, gripper)) is not None:
@@ -102,30 +104,30 @@ def layout_of(source: Source, said: DataHints) -> Layout:
     events, turn = EventConfig(gripper_open=source.gripper_open or -1), None
     commands = None if gripper is None else _commands(rows, gripper)
     if gripper is not None and commands is not None:
-        events, turn, more = _gripper_events(source, said, commands, _measured_open(rows, gripper, commands))
+        events, turn, more = _gripper_events(source, hints, commands, _measured_open(rows, gripper, commands))
         notes += more
     elif any(actions is not None for _, actions in rows):
         unknown, still = "the data do not say which action is the gripper", "the gripper command never changes"
         ask = "name it with `gripper_dim`" if gripper is None else f"is `gripper_dim` {gripper} right?"
         notes.append(f"{unknown if gripper is None else still}, so no gripper event is seen; {ask}")
-    if said.gripper_threshold is not None and turn is None:
-        events = replace(events, gripper_threshold=said.gripper_threshold)
-    if said.angle is not None:
-        events = replace(events, angle=said.angle)
-    if said.turns == "every":
+    if hints.gripper_threshold is not None and turn is None:
+        events = replace(events, gripper_threshold=hints.gripper_threshold)
+    if hints.angle is not None:
+        events = replace(events, angle=hints.angle)
+    if hints.turns == "every":
         events = events.every_turn()
     return Layout(gripper, eef, events, turn, tuple(notes))
 
 
 def _gripper_events(
-    source: Source, said: DataHints, gripper: _Gripper, measured: int | None
+    source: Source, hints: DataHints, gripper: _GripperCommands, measured: int | None
 ) -> tuple[EventConfig, GripperMapping | None, list[str]]:
     """Return how gripper events are detected, how gripper commands are converted, and notes."""
     notes: list[str] = []
-    middle = gripper.middle if said.gripper_threshold is None else said.gripper_threshold
-    wanted = said.gripper_as
-    if said.gripper_open is not None:
-        sign = 1 if said.gripper_open > middle else -1
+    middle = gripper.middle if hints.gripper_threshold is None else hints.gripper_threshold
+    wanted = hints.gripper_as
+    if hints.gripper_open is not None:
+        sign = 1 if hints.gripper_open > middle else -1
     elif measured is not None:
         sign = measured
         if source.gripper_open == -measured:
@@ -139,7 +141,7 @@ def _gripper_events(
     else:
         raise LibraryError(
             f"{source.name} does not say whether the gripper command {gripper.low:g} or {gripper.high:g} opens,"
-            " and the environment takes others; say it with `gripper_open`"
+            " and the environment uses other commands; say which one with `gripper_open`"
         )
     opens, closes = (gripper.high, gripper.low) if sign > 0 else (gripper.low, gripper.high)
     if wanted is None or (opens, closes) == wanted:
@@ -157,10 +159,10 @@ def _gripper_events(
     return config, turn, notes
 
 
-def _commands(rows: Rows, dim: int) -> _Gripper | None:
+def _commands(rows: Rows, dim: int) -> _GripperCommands | None:
     """The range of the gripper's commands; None if there are none or they never change.
 
-    Commands within -1 to 1 or 0 to 1 are taken for those conventions, even if no demonstration reaches the ends.
+    Commands within -1 to 1 or 0 to 1 are assumed to follow these conventions, even if none reaches the ends.
     """
     columns = [
         actions[:, dim] for _, actions in rows if actions is not None and -actions.shape[1] <= dim < actions.shape[1]
@@ -173,7 +175,7 @@ def _commands(rows: Rows, dim: int) -> _Gripper | None:
         low, high = -1.0, 1.0
     elif -0.05 <= low <= 0.5 <= high <= 1.05:
         low, high = 0.0, 1.0
-    return _Gripper(low, high, levels)
+    return _GripperCommands(low, high, levels)
 
 
 def _two_level_dim(rows: Rows) -> int | None:
@@ -181,11 +183,11 @@ def _two_level_dim(rows: Rows) -> int | None:
     tables = [actions for _, actions in rows if actions is not None and len(actions)]
     if not tables or len({table.shape[1] for table in tables}) > 1:
         return None
-    together = np.concatenate(tables).astype(np.float64)
-    if not np.isfinite(together).all():
+    actions = np.concatenate(tables).astype(np.float64)
+    if not np.isfinite(actions).all():
         return None
-    two = [dim for dim in range(together.shape[1]) if len(np.unique(together[:, dim].round(3))) == 2]
-    return two[0] if len(two) == 1 else None
+    dims = [dim for dim, column in enumerate(actions.T) if len(np.unique(column.round(3))) == 2]
+    return dims[0] if len(dims) == 1 else None
 
 
 def _moved_dims(rows: Rows, gripper: int | None) -> tuple[int, ...] | None:
@@ -206,7 +208,7 @@ def _moved_dims(rows: Rows, gripper: int | None) -> tuple[int, ...] | None:
     return (0, 1, 2) if all(np.corrcoef(moved[:, k], commanded[:, k])[0, 1] > 0.5 for k in range(3)) else None
 
 
-def _measured_open(rows: Rows, dim: int, gripper: _Gripper) -> int | None:
+def _measured_open(rows: Rows, dim: int, gripper: _GripperCommands) -> int | None:
     """The sign of the command at which the two fingers in the state move apart; None if unclear or without fingers."""
     votes = []
     for states, actions in rows:
@@ -228,10 +230,10 @@ def _opening(states: F32) -> NDArray[np.float64] | None:
     """The distance between two fingers at each step, in metres, from the last two states (mirrored or equal)."""
     if states.shape[1] < 2 or len(states) < 4 or not np.isfinite(states).all():
         return None
-    one, two = states[:, -2].astype(np.float64), states[:, -1].astype(np.float64)
-    if max(abs(one).max(), abs(two).max()) > _FINGERS or min(one.std(), two.std()) < 1e-5:
+    left, right = states[:, -2].astype(np.float64), states[:, -1].astype(np.float64)
+    if max(abs(left).max(), abs(right).max()) > _FINGER_TRAVEL or min(left.std(), right.std()) < 1e-5:
         return None
-    together = float(np.corrcoef(one, two)[0, 1])
-    if together < -0.8 and one.mean() > 0 > two.mean():
-        return one - two
-    return one + two if together > 0.8 and min(one.min(), two.min()) > -0.01 else None
+    correlation = float(np.corrcoef(left, right)[0, 1])
+    if correlation < -0.8 and left.mean() > 0 > right.mean():
+        return left - right
+    return left + right if correlation > 0.8 and min(left.min(), right.min()) > -0.01 else None

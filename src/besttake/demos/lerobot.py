@@ -2,27 +2,27 @@
 
 Options: ``camera``, ``state`` and ``action`` (features), ``episodes`` (``0:50``), ``size`` (longest side of a frame,
 320), ``revision`` (of a hub data set), ``map`` (``agentview:observation.images.image``). The gripper and the end
-effector are known where the features name them: one action called ``…gripper…``, states called ``x``, ``y``, ``z``.
+effector are known if the features name them: one action called ``…gripper…``, states called ``x``, ``y``, ``z``.
 
 Version 3 has several episodes in each file and lists them in ``meta/episodes/*.parquet``; version 2 has a file per
-episode and lists them in ``meta/episodes.jsonl``. Both describe features, rate and the names of their files in
-``meta/info.json``.
+episode and lists them in ``meta/episodes.jsonl``. Both have ``meta/info.json``, which describes features, rate and
+file names.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from operator import eq
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from besttake.demos.base import Episodes, choose_camera, match_cameras, missing_notes, uri_again
+from besttake.demos.base import Episodes, missing_notes, uri_again
+from besttake.demos.cameras import choose_camera, match_cameras
 from besttake.demos.reading import (
     FULL_SIZE,
     LARGEST,
@@ -43,7 +43,6 @@ from besttake.types import F32, U8
 
 _STATES = ("observation.state", "state", "observation.states")
 _ACTIONS = ("action", "actions")
-_OLD_CHUNK = 1000
 
 
 class _Feature(BaseModel):
@@ -62,7 +61,7 @@ class _Info(BaseModel):
     features: dict[str, _Feature]
     data_path: str
     video_path: str | None = None
-    chunks_size: int = Field(_OLD_CHUNK, ge=1)
+    chunks_size: int = Field(1000, ge=1)
     total_episodes: int | None = None
 
 
@@ -74,6 +73,16 @@ class EpisodeEntry:
     task: str
     length: int
     row: Mapping[str, Any]
+
+    def number_at(self, column: str) -> float:
+        """The number in ``column`` of the metadata; `Unreadable` if there is none."""
+        try:
+            number = float(self.row[column])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise Unreadable(f"has no number {column} in the metadata")
+        return number
 
 
 @dataclass(frozen=True)
@@ -106,14 +115,14 @@ class Meta:
 
     @property
     def cameras(self) -> list[str]:
-        """The features that are pictures."""
+        """The names of the features that are pictures."""
         cameras = [key for key, feature in self.info.features.items() if feature.dtype in ("video", "image")]
         if not cameras:
             raise LibraryError(f"{self.name} has no camera among its features")
         return cameras
 
     def is_video(self, camera: str) -> bool:
-        """Whether the pictures of ``camera`` are in video files, not in the table."""
+        """Whether the pictures of ``camera`` are in video files (else they are in the tables)."""
         return self.info.features[camera].dtype == "video"
 
     def dims(self, key: str | None) -> list[str]:
@@ -149,19 +158,14 @@ class Meta:
         return self._file(self.info.data_path, episode, "data", {})
 
     def video_file(self, episode: EpisodeEntry, camera: str) -> Path:
-        """The video that holds what ``camera`` saw in ``episode``."""
+        """The video that holds the pictures of ``camera`` in ``episode``."""
         if self.info.video_path is None:
             raise Unreadable("has no video_path in meta/info.json")
         return self._file(self.info.video_path, episode, f"videos/{camera}", {"video_key": camera})
 
     def video_start(self, episode: EpisodeEntry, camera: str) -> float:
-        """Where ``episode`` begins in its video file, in seconds."""
-        if self.version == 2:
-            return 0.0
-        try:
-            return float(episode.row[f"videos/{camera}/from_timestamp"])
-        except (KeyError, TypeError, ValueError, OverflowError):
-            raise Unreadable(f"does not say where its video of {camera} begins") from None
+        """The time at which ``episode`` begins in its video file, in seconds."""
+        return 0.0 if self.version == 2 else episode.number_at(f"videos/{camera}/from_timestamp")
 
     def _rows(self) -> list[dict[str, Any]]:
         if self.version == 2:
@@ -182,20 +186,16 @@ class Meta:
 
     def _file(self, pattern: str, episode: EpisodeEntry, columns: str, more: Mapping[str, str]) -> Path:
         values: dict[str, int | str] = {**more, "episode_index": episode.number}
-        try:
-            if self.version == 2:
-                values["episode_chunk"] = episode.number // self.info.chunks_size
-            else:
-                values["chunk_index"] = int(episode.row[f"{columns}/chunk_index"])
-                values["file_index"] = int(episode.row[f"{columns}/file_index"])
-        except (KeyError, TypeError, ValueError, OverflowError):
-            raise Unreadable(f"does not say which file of {columns} it is in") from None
+        if self.version == 2:
+            values["episode_chunk"] = episode.number // self.info.chunks_size
+        else:
+            values |= {name: int(episode.number_at(f"{columns}/{name}")) for name in ("chunk_index", "file_index")}
         return inside(self.root, filled(pattern, values))
 
 
 @dataclass(frozen=True)
 class _LeRobotReader:
-    """Reads the ``episodes`` of a data set by ``episode N``, each a demonstration of its (first) task."""
+    """Reads the ``episodes`` of a data set by their keys ``episode N``; each demonstrates its (first) task."""
 
     root: Path
     meta: Meta
@@ -286,22 +286,22 @@ class _LeRobotReader:
         raise Unreadable("has an empty row of pictures")
 
     def fingerprint(self) -> str:
-        """A hash of the metadata and of the names and sizes of data and videos, without reading the latter."""
-        digest = hashlib.sha256(repr((self.camera, self.state, self.action, self.size)).encode())
+        """A hash of the metadata and of the names and sizes of data and video files, which are not read."""
+        sha256 = hashlib.sha256(repr((self.camera, self.state, self.action, self.size)).encode())
         for pattern in ("info.json", "*.parquet", "*.jsonl"):
             for path in sorted((self.root / "meta").rglob(pattern)):
                 if path.is_file() and "stats" not in path.name:
-                    digest.update(path.read_bytes())
+                    sha256.update(path.read_bytes())
         for path in sorted([*(self.root / "data").rglob("*"), *(self.root / "videos").rglob("*")]):
             if path.is_file() and ("videos" not in path.parts or self.camera in path.parts):
-                digest.update(f"{path.relative_to(self.root)} {path.stat().st_size}\n".encode())
-        digest.update(repr([e.number for e in self.episodes.values()]).encode())
-        return digest.hexdigest()[:16]
+                sha256.update(f"{path.relative_to(self.root)} {path.stat().st_size}\n".encode())
+        sha256.update(repr([e.number for e in self.episodes.values()]).encode())
+        return sha256.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class LeRobotDemos(Episodes):
-    """The episodes of a LeRobotDataset; it has the cameras whose videos were downloaded."""
+    """The episodes of a LeRobotDataset, which has the cameras whose videos were downloaded."""
 
     reader: _LeRobotReader
 
@@ -311,7 +311,7 @@ class LeRobotDemos(Episodes):
         return tuple(dict.fromkeys(episode.task for episode in self.reader.episodes.values()))
 
     def shows(self, cameras: Sequence[str]) -> bool:
-        """Whether it has these cameras."""
+        """Whether the data set has these cameras and their videos."""
         matched = match_cameras(cameras, self.cameras, self.named)
         return matched is not None and all(self.reader.has(camera) for camera in matched.values())
 
@@ -321,37 +321,37 @@ def make(
     size: int | str = LARGEST, revision: str | None = None, map: str = "",
 ) -> LeRobotDemos:  # fmt: skip
     """The source ``lerobot:rest``: a local directory, or a data set on the hub."""
-    read = Reader(f"lerobot:{rest}")
-    cameras = read.mapping("map", map)
-    root = Path(rest)
+    read, root = Reader(f"lerobot:{rest}"), Path(rest)
+    named = read.mapping("map", map)
     if not root.is_dir():
-        root = _download(rest, camera, cameras, revision)
+        root = _download(rest, camera, named, revision)
     first, colon, last = episodes.partition(":")
     try:
         chosen = slice(int(first or 0), int(last) if last else None) if colon else slice(int(first), int(first) + 1)
     except ValueError:
         raise LibraryError(f"lerobot:{rest}: episodes is a range such as 0:50, not {episodes}") from None
     meta = Meta.read(root, read.uri)
-    stored, called = choose_camera(meta.cameras, camera, cameras, read.uri)
+    stored, called = choose_camera(meta.cameras, camera, named, read.uri)
     states, actions = _feature(meta, state, _STATES), _feature(meta, action, _ACTIONS)
-    kept = {f"episode {one.number}": one for one in meta.episodes()[chosen]}
-    reader = _LeRobotReader(root, meta, kept, stored, states, actions, read.whole("size", size))
-    notes = [f"a LeRobotDataset {meta.info.codebase_version} of {len(kept)} episodes"]
+    entries = {f"episode {entry.number}": entry for entry in meta.episodes()[chosen]}
+    reader = _LeRobotReader(root, meta, entries, stored, states, actions, read.whole("size", size))
+    notes = [f"a LeRobotDataset {meta.info.codebase_version} of {len(entries)} episodes"]
     notes += missing_notes(meta.info.features, state=states, action=actions)
-    axes = [_only(meta.dims(states), partial(eq, axis)) for axis in "xyz"]
+    axes = [meta.dims(states).index(axis) for axis in "xyz" if meta.dims(states).count(axis) == 1]
+    grippers = [i for i, dim in enumerate(meta.dims(actions)) if "gripper" in dim.lower()]
     return LeRobotDemos(
-        reader, meta.cameras, cameras, read.uri,
+        reader, meta.cameras, named, read.uri,
         uri_again("lerobot", root, camera=camera, state=state, action=action, episodes=episodes, size=size, map=map),
         called, meta.info.fps, reader.fingerprint(), tuple(notes),
-        gripper_dim=_only(meta.dims(actions), lambda dim: "gripper" in dim.lower()),
-        eef_dims=None if None in axes else tuple(axis for axis in axes if axis is not None),
+        gripper_dim=grippers[0] if len(grippers) == 1 else None,
+        eef_dims=(axes[0], axes[1], axes[2]) if len(axes) == 3 else None,
     )  # fmt: skip
 
 
 def _download(repo: str, camera: str | None, cameras: Mapping[str, str], revision: str | None) -> Path:
-    """The data set from the hub: metadata first, because it says which video files are needed.
+    """Download a data set from the hub: first its metadata, which names the video files that are needed.
 
-    Those are the videos of the camera to score by, and of the ``cameras`` that a policy is to be shown.
+    These are the videos of the camera to score by, and of the ``cameras`` that a policy reads.
     """
     name = f"lerobot:{repo}"
     if repo.count("/") != 1 or repo.startswith((".", "/")):
@@ -359,10 +359,10 @@ def _download(repo: str, camera: str | None, cameras: Mapping[str, str], revisio
     snapshot_download = need("huggingface_hub", f"{name} from the hub").snapshot_download
     try:
         options = {"repo_type": "dataset", "revision": revision}
-        known = Meta.read(Path(snapshot_download(repo, allow_patterns=["meta/**"], **options)), name).cameras
+        stored = Meta.read(Path(snapshot_download(repo, allow_patterns=["meta/**"], **options)), name).cameras
         wanted = [camera, *cameras.values()]
-        # Version 3 has videos/CAMERA/chunk-000, version 2 videos/chunk-000/CAMERA: `*` stands for slashes, too.
-        videos = [f"videos/*{choose_camera(known, each, cameras, name)[0]}/*" for each in wanted]
+        # Version 3 has videos/CAMERA/chunk-000, version 2 videos/chunk-000/CAMERA: `*` also matches slashes.
+        videos = [f"videos/*{choose_camera(stored, each, cameras, name)[0]}/*" for each in wanted]
         return Path(snapshot_download(repo, allow_patterns=["meta/**", "data/**", *videos], **options))
     except BestTakeError:
         raise
@@ -377,12 +377,6 @@ def _feature(meta: Meta, wanted: str | None, usual: Sequence[str]) -> str | None
     if wanted not in meta.info.features:
         raise LibraryError(f"{meta.name} has no feature {wanted}; it has {', '.join(meta.info.features)}")
     return wanted
-
-
-def _only(names: Sequence[str], fits: Callable[[str], bool]) -> int | None:
-    """The one of ``names`` that ``fits``; None when none or several do."""
-    places = [i for i, name in enumerate(names) if fits(name)]
-    return places[0] if len(places) == 1 else None
 
 
 def numbers_of(table: Any, key: str) -> F32:

@@ -5,11 +5,11 @@ library.json         format, source, encoder, camera, sizes, demos with their ev
 embeddings.npy       float32 (F, d)                          frame_demo.npy, frame_step.npy   int64 (F,)
 states.npy           float32 (S, state_dim), per step        actions.npy   float32 (S, action_dim)
 pictures.bin         JPEG of each frame, at most 128 px      picture_ends.npy                 int64 (F,)
-encoder.safetensors  the encoder, where it is fitted to the library
+encoder.safetensors  the encoder, if it was fitted to the library
 ```
 
-``library.json`` has the sha256 of every file and of itself. `Library.open` compares all of them; nothing is checked
-afterwards. A `View` is the part of a library that belongs to one task.
+``library.json`` contains the sha256 of every file and of itself. `Library.open` compares all of them; nothing is
+checked afterwards. A `View` is the part of a library that belongs to one task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import io
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +28,8 @@ from besttake import registry
 from besttake.core.events import event_starts, onset_frames, phases
 from besttake.core.retrieve import Candidates, Part, RetrievalConfig, Retriever
 from besttake.core.search import Index, Rows, Space, Table
-from besttake.demos.base import CameraSource, is_wrist
+from besttake.demos.base import CameraSource
+from besttake.demos.cameras import is_wrist
 from besttake.demos.storage import FILE, LibraryHead
 from besttake.encoders.base import Encoder, Fitted
 from besttake.errors import BestTakeError, LibraryError
@@ -45,7 +45,7 @@ class Library:
 
     def __init__(self, path: Path, head: LibraryHead) -> None:
         self.path, self.head, self.demos = path, head, head.demos
-        self._first = list(accumulate((demo.length for demo in head.demos), initial=0))
+        self._first_rows = np.cumsum([0, *(demo.length for demo in head.demos)])
         self._views: dict[tuple[Matched | int, ...], View] = {}
 
     @classmethod
@@ -92,44 +92,44 @@ class Library:
         """The state (state_dim,) of ``demo`` at ``step``."""
         if self.states is None:
             raise LibraryError(f"{self.path} holds no states; build it from demonstrations that have them")
-        return np.array(self.states[self._first[demo] + step])
+        return np.array(self.states[self._first_rows[demo] + step])
 
     def chunk(self, demo: int, step: int, horizon: int) -> F32:
         """The actions of ``demo`` from ``step`` on: (horizon, action_dim).
 
-        Past its end the arm rests: with ``pad`` "hold" no motion and the last gripper command (for actions that are
-        differences; all zero if the gripper dimension is unknown), with "repeat" the last action again.
+        Past the end of ``demo`` the chunk is padded: with ``pad`` "hold" by no motion and the last gripper command (for
+        actions that are differences; all zero if the gripper dimension is unknown), with "repeat" by the last action.
         """
-        own: F32 = self.chunks(np.array([demo]), np.array([step]), horizon)[0]
-        return own
+        actions: F32 = self.chunks(np.array([demo]), np.array([step]), horizon)[0]
+        return actions
 
     def chunks(self, demo: I64, step: I64, horizon: int) -> F32:
-        """`chunk` of each of several steps: (n, horizon, action_dim)."""
+        """`chunk` for each of several steps: (n, horizon, action_dim)."""
         if self.actions is None:
             raise LibraryError(
                 f"{self.path} holds no actions, only pictures; it can score takes but not be retrieved from"
             )
-        ends = np.array(self._first)[demo + 1, None]
+        ends = self._first_rows[demo + 1, None]
         rows = (self.rows_of(demo, step)[:, None] + np.arange(horizon)).clip(max=ends)
         past = rows == ends
-        done: F32 = np.asarray(self.actions[rows - past])
+        actions: F32 = np.asarray(self.actions[rows - past])
         if self.head.pad == "hold" and past.any():
-            moves = np.ones(done.shape[2], bool)
+            moves = np.ones(actions.shape[2], bool)
             if self.head.gripper_dim is not None:
                 moves[self.head.gripper_dim] = False
-            done[past[:, :, None] & moves] = 0
-        return done
+            actions[past[:, :, None] & moves] = 0
+        return actions
 
     def rows_of(self, demo: I64, step: I64) -> I64:
-        """The rows (n,) of ``actions`` and ``states`` at each ``step`` (n,) of ``demo`` (n,)."""
-        rows: I64 = np.array(self._first)[demo] + step
+        """The rows (n,) of ``actions`` and ``states`` that hold each ``step`` (n,) of ``demo`` (n,)."""
+        rows: I64 = self._first_rows[demo] + step
         return rows
 
     def frame_image(self, frame: int) -> U8:
-        """A thumbnail of frame ``frame``: uint8 (h, w, 3), at most 128 px, within JPEG error."""
+        """A thumbnail of frame ``frame``: uint8 (h, w, 3), at most 128 px a side, stored as JPEG."""
         from PIL import Image
 
-        start, end = int(self._ends[frame - 1]) if frame else 0, int(self._ends[frame])
+        start, end = int(self._picture_ends[frame - 1]) if frame else 0, int(self._picture_ends[frame])
         with (self.path / "pictures.bin").open("rb") as file:
             file.seek(start)
             with Image.open(io.BytesIO(file.read(end - start)), formats=("JPEG",)) as picture:
@@ -137,25 +137,25 @@ class Library:
 
     def encoder(self) -> Encoder:
         """The encoder that made the embeddings; LibraryError if it is not available or has changed."""
-        made: Any = registry.encoder(self._named(self.head.encoder.uri))
-        if isinstance(made, Fitted) and _ENCODER in self.head.files:
+        encoder: Any = registry.encoder(self._untrusted(self.head.encoder.uri))
+        if isinstance(encoder, Fitted) and _ENCODER in self.head.files:
             from safetensors.numpy import load_file
 
-            made = type(made).from_arrays(load_file(self.path / _ENCODER))
-        self.check_encoder(made)
-        return made  # type: ignore[no-any-return]
+            encoder = type(encoder).from_arrays(load_file(self.path / _ENCODER))
+        self.check_encoder(encoder)
+        return encoder  # type: ignore[no-any-return]
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Raise LibraryError unless the embeddings were made by ``encoder``."""
-        own, other = self.head.encoder, encoder.spec
-        if other.fingerprint != own.fingerprint:
+        used, other = self.head.encoder, encoder.spec
+        if other.fingerprint != used.fingerprint:
             raise LibraryError(
-                f"{self.path} was embedded by {own.uri} ({own.fingerprint}), not by {other.name}"
-                f" ({other.fingerprint}); use that encoder or build the library again"
+                f"{self.path} was embedded by {used.uri} ({used.fingerprint}), not by {other.name}"
+                f" ({other.fingerprint}); use {used.uri} or build the library again"
             )
 
     def view(self, task: str, instruction: str = "") -> View:
-        """The demonstrations of a task: by its name, else by its instruction, else all of them (see `View.matched`)."""
+        """The demonstrations of a task: by its name, else by its instruction, else all of them (`View.matched`)."""
         rows, matched = self.demos_of(task, instruction)
         key = (matched, *rows)
         if key not in self._views:
@@ -163,9 +163,9 @@ class Library:
         return self._views[key]
 
     def demos_of(self, task: str, instruction: str) -> tuple[list[int], Matched]:
-        """The demonstrations of a task, and how they were matched (`view`)."""
-        tries: list[tuple[Matched, str]] = [("task", task), ("instruction", instruction), ("instruction", task)]
-        for field, wanted in tries:
+        """The indexes of a task's demonstrations, and how they were matched (`view`)."""
+        keys: list[tuple[Matched, str]] = [("task", task), ("instruction", instruction), ("instruction", task)]
+        for field, wanted in keys:
             rows = [i for i, d in enumerate(self.demos) if wanted and _words(getattr(d, field)) == _words(wanted)]
             if rows:
                 return rows, field
@@ -177,7 +177,7 @@ class Library:
         return any(len(demo.events) > 1 for demo in self.demos)
 
     def check_events(self) -> None:
-        """Raise LibraryError unless some demonstration has an event after its start, for retrieval to match."""
+        """Raise LibraryError unless retrieval has events to match: some demonstration has one after its start."""
         if not self.has_events:
             known = self.head.gripper_dim is not None or self.head.eef_dims is not None
             raise LibraryError(
@@ -190,14 +190,14 @@ class Library:
         return not cameras or (self._source is not None and self._source.shows(cameras))
 
     def show(self, demo: int, step: int, cameras: Sequence[str]) -> dict[str, U8]:
-        """The full-size images of ``cameras`` at a step of ``demo``, read from the source as input for a policy."""
+        """The full-size images of ``cameras`` at a step of ``demo``, read from the source for a policy."""
         if not cameras:
             return {}
         if self._source is None or not self._source.shows(cameras):
             raise LibraryError(f"{self.path} cannot show {', '.join(cameras)}: {self.head.source} is gone or has none")
         return self._source.show(self.demos[demo].id, step, cameras)
 
-    def _named(self, uri: str) -> registry.FromFile:
+    def _untrusted(self, uri: str) -> registry.FromFile:
         """Mark a URI from ``library.json`` as untrusted, since anyone may have written the file."""
         return registry.FromFile(uri, self.path / FILE)
 
@@ -205,14 +205,14 @@ class Library:
     def _source(self) -> CameraSource | None:
         if self.head.shows is None:
             return None
-        uri = self._named(self.head.shows)
+        uri = self._untrusted(self.head.shows)
         registry.check_harmless("demos", uri)
         try:
             source = registry.demos(uri)
         except BestTakeError:
             return None
-        same = source is not None and source.fingerprint == self.head.source_fingerprint
-        return source if same and isinstance(source, CameraSource) else None
+        unchanged = source is not None and source.fingerprint == self.head.source_fingerprint
+        return source if unchanged and isinstance(source, CameraSource) else None
 
     def summary(self) -> dict[str, Any]:
         """A summary of the library as plain values, for JSON."""
@@ -229,7 +229,7 @@ class Library:
         }  # fmt: skip
 
     @cached_property
-    def _ends(self) -> I64:
+    def _picture_ends(self) -> I64:
         return self._array("picture_ends")
 
     def _array(self, name: str) -> NDArray[Any]:
@@ -237,22 +237,22 @@ class Library:
 
 
 def events_of(library: Library, demo: int, angle: float | None = None) -> I64:
-    """The steps (E,) at which ``demo`` begins an event; with an ``angle``, where such a turn begins one."""
-    head, own = library.head, library.demos[demo]
+    """The steps (E,) at which the events of ``demo`` begin, with turns of at least ``angle`` if it is given."""
+    head, entry = library.head, library.demos[demo]
     if angle is None or angle == head.event_config.angle or library.states is None or head.eef_dims is None:
-        return np.array(own.events, np.int64)
-    positions = np.stack([library.state(demo, step) for step in range(own.length)])[:, list(head.eef_dims)]
-    gripper = None if head.gripper_dim is None else library.chunk(demo, 0, own.length)[:, head.gripper_dim]
-    return event_starts(own.length, positions, gripper, replace(head.event_config, angle=angle))
+        return np.array(entry.events, np.int64)
+    positions = np.stack([library.state(demo, step) for step in range(entry.length)])[:, list(head.eef_dims)]
+    gripper = None if head.gripper_dim is None else library.chunk(demo, 0, entry.length)[:, head.gripper_dim]
+    return event_starts(entry.length, positions, gripper, replace(head.event_config, angle=angle))
 
 
 def _words(name: str) -> str:
-    """The words of a task's name or instruction: ``pick_up_the_bowl`` is "Pick up the bowl."."""
+    """A task's name or instruction in comparable form: ``pick_up_the_bowl`` equals "Pick up the bowl."."""
     return name.replace("_", " ").strip(" .").casefold()
 
 
 class View:
-    """The demonstrations of one task. ``frames`` int64 (F,) are its rows among the frames of the whole library.
+    """The demonstrations of one task. ``frames``, int64 (F,), are their rows among the frames of the whole library.
 
     ``matched`` says how they were found: by "task", by "instruction", or "all" because neither matched.
     """
@@ -265,7 +265,7 @@ class View:
 
     @cached_property
     def embeddings(self) -> F32:
-        """Float32 (F, d); still memory-mapped where the task's frames lie together."""
+        """Float32 (F, d); memory-mapped if the task's frames are contiguous."""
         return np.asarray(_picked(self.library.embeddings, self.frames))
 
     @cached_property
@@ -282,59 +282,59 @@ class View:
         return spread
 
     def candidates(self, config: RetrievalConfig, horizon: int) -> Candidates:
-        """The candidates for retrieval: the events of the task's demonstrations, or with rule `frame` all frames."""
+        """The candidates for retrieval: the events of the task's demonstrations, or all frames with rule `frame`."""
         library = self.library
         if config.rule == "frame":
             rows, demo, step = self.frames, self.frame_demo, self.frame_step
         else:
             library.check_events()
             events = {int(d): events_of(library, int(d), config.angle) for d in self.demos}
-            demo = np.concatenate([np.full(len(own), d) for d, own in events.items()])
+            demo = np.concatenate([np.full(len(steps), d) for d, steps in events.items()])
             step = np.concatenate([*events.values()])
-            rows = np.concatenate([self._rows(d, own) for d, own in events.items()])
-        dim, place = library.head.action_dim, library.rows_of(demo, step)
+            rows = np.concatenate([self._onset_frames(d, steps) for d, steps in events.items()])
+        dim, step_rows = library.head.action_dim, library.rows_of(demo, step)
         states = library.states
         return Candidates(
             _picked(library.embeddings, rows),
             Rows(lambda which: library.chunks(demo[which], step[which], horizon), (len(demo), horizon, dim or 0)),
-            demo, step, None if states is None else np.asarray(states[place]), self._open(place),
+            demo, step, None if states is None else np.asarray(states[step_rows]), self._gripper_open(step_rows),
         )  # fmt: skip
 
     def retriever(self, config: RetrievalConfig, horizon: int) -> Retriever:
         """The task's events (or frames) prepared for queries that ask for chunks of ``horizon``."""
-        known = self.candidates(config, horizon)
-        rows = short_hash(known.demo.tobytes(), known.step.tobytes())
+        candidates = self.candidates(config, horizon)
+        rows = short_hash(candidates.demo.tobytes(), candidates.step.tobytes())
 
         def prepare(part: Part, values: Table) -> Space:
-            wide = f" {horizon}" if part in ("chunk", "returns") else ""
-            key = f"{part} {rows}{wide}" + (f" {config.rule} {config.lead}" if part == "returns" else "")
+            width = f" {horizon}" if part in ("chunk", "returns") else ""
+            key = f"{part} {rows}{width}" + (f" {config.rule} {config.lead}" if part == "returns" else "")
             if key not in self._spaces:
                 self._spaces[key] = Space(values)
             return self._spaces[key]
 
-        return Retriever(known, config, prepare)
+        return Retriever(candidates, config, prepare)
 
-    def _rows(self, demo: int, steps: I64) -> I64:
-        """The library frame at each of the events that begin at ``steps`` of ``demo``."""
-        own = np.flatnonzero(self.frame_demo == demo)
-        rows: I64 = self.frames[own[onset_frames(self.frame_step[own], steps)]]
+    def _onset_frames(self, demo: int, steps: I64) -> I64:
+        """The library's frame at each of the events that begin at ``steps`` of ``demo``."""
+        frames = np.flatnonzero(self.frame_demo == demo)
+        rows: I64 = self.frames[frames[onset_frames(self.frame_step[frames], steps)]]
         return rows
 
-    def _open(self, place: I64) -> NDArray[np.bool_] | None:
-        """Whether the gripper is open at each ``place`` among the steps of all demonstrations."""
+    def _gripper_open(self, step_rows: I64) -> NDArray[np.bool_] | None:
+        """Whether the gripper is open at each of ``step_rows`` (`Library.rows_of`); None if that is unknown."""
         library, gripper = self.library, self.library.head.gripper_dim
         if gripper is None or library.actions is None:
             return None
         is_open = np.zeros(len(library.actions), bool)
         for d in map(int, self.demos):
             commands = library.chunk(d, 0, library.demos[d].length)[:, gripper]
-            first = int(library.rows_of(np.array([d]), np.array([0]))[0])
-            is_open[first : first + len(commands)] = phases(commands, library.head.event_config)
-        return is_open[place]
+            rows = library.rows_of(np.array(d), np.arange(len(commands)))
+            is_open[rows] = phases(commands, library.head.event_config)
+        return is_open[step_rows]
 
 
 def _picked(table: F32, rows: I64) -> Table:
-    """``rows`` of ``table`` without a copy: a slice if they are contiguous, else read on demand."""
+    """``rows`` of ``table`` without a copy: a slice if they are contiguous, else rows that are read on demand."""
     if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
         return table[rows[0] : rows[0] + len(rows)]
     return Rows(lambda which: table[rows[which]], (len(rows), *table.shape[1:]))
@@ -350,16 +350,15 @@ def check_retrieval(library: Library, env: EnvSpec | WorldSpec, config: Retrieva
 
 def check_gripper(library: Library, env: EnvSpec | WorldSpec) -> None:
     """Check that the library's gripper commands match those of ``env``, if both declare them."""
-    head = library.head
-    opens = getattr(env, "gripper_open", None)
+    head, opens = library.head, getattr(env, "gripper_open", None)
     if head.gripper_dim is None or env.gripper_dim is None or opens is None:
         return
-    own = head.event_config
-    if own.gripper_open != opens or abs(own.gripper_threshold) > 0.25:
-        way = "above" if own.gripper_open > 0 else "below"
+    sign, threshold = head.event_config.gripper_open, head.event_config.gripper_threshold
+    if sign != opens or abs(threshold) > 0.25:
+        side, env_side = ("above" if way > 0 else "below" for way in (sign, opens))
         raise LibraryError(
-            f"{library.path} has gripper commands that open {way} {own.gripper_threshold:g}, but those of {env.name}"
-            f" open {'above' if opens > 0 else 'below'} 0; build it again with `gripper_as` {opens},{-opens}"
+            f"{library.path} has gripper commands that open {side} {threshold:g}, but those of {env.name} open"
+            f" {env_side} 0; build it again with `gripper_as` {opens},{-opens}"
         )
 
 
@@ -370,19 +369,19 @@ def check_chunks(library: Library, env: EnvSpec | WorldSpec) -> None:
     check_gripper(library, env)
 
 
-def _check_size(library: Library, env: EnvSpec | WorldSpec, what: str, here: int | None, there: int) -> None:
-    if here is None:
+def _check_size(library: Library, env: EnvSpec | WorldSpec, rows: str, size: int | None, env_size: int) -> None:
+    if size is None:
         raise LibraryError(
-            f"{library.path} holds no {what}, only pictures; it can score takes but not be retrieved from"
+            f"{library.path} holds no {rows}, only pictures; it can score takes but not be retrieved from"
         )
-    if here != there:
+    if size != env_size:
         raise LibraryError(
-            f"{library.path} has {what} of {here} numbers, but {env.name} has {there}; use its own robot's"
+            f"{library.path} has {rows} of {size} numbers, but {env.name} has {env_size}; use the same robot"
         )
 
 
 def check_camera(library: Library, env: EnvSpec | WorldSpec) -> None:
-    """Check that the library has wrist images if and only if ``env`` is scored by a wrist camera."""
+    """Check that the library shows a wrist camera if and only if ``env`` is scored by one."""
     if is_wrist(library.head.camera) != is_wrist(env.score_camera):
         raise LibraryError(
             f"{library.path} shows camera {library.head.camera}, but {env.name} is scored by {env.score_camera};"
@@ -393,7 +392,7 @@ def check_camera(library: Library, env: EnvSpec | WorldSpec) -> None:
 def check_tasks(library: Library, tasks: Sequence[TaskSpec]) -> list[str]:
     """Check that each task has a demonstration, and return notes on how tasks were matched.
 
-    If library and plan have one task each under different names, they are taken to be the same, and a note says so.
+    If library and plan have one task each under different names, these are assumed to be the same, and a note says so.
     A library without task names is used for all tasks.
     """
     notes = []

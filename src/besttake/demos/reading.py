@@ -1,6 +1,6 @@
-"""Read the files of a data set, which anyone may have written: paths stay inside it, and sizes are bounded.
+"""Read the JSON, picture and video files of a data set safely: paths stay inside it, and sizes are bounded.
 
-Texts (JSON), pictures and videos; `besttake.demos.hdf5` does the same inside HDF5 files.
+Anyone may have written these files. `besttake.demos.hdf5` does the same inside HDF5 files.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from besttake.errors import LibraryError
 from besttake.types import U8
 
 LARGEST = 320
-"""Longest side of a frame that a reader keeps, unless it is told another: more than any encoder here looks at."""
+"""Longest side of a frame that a reader keeps by default, in pixels: more than any encoder here uses."""
 FULL_SIZE = 1 << 20
-"""A longest side that no picture exceeds."""
+"""A longest side that no picture exceeds: pictures keep their size."""
 MOST_PIXELS = 64 << 20
-"""Pixels of the largest picture that is read: 8192 x 8192. More is a mistake, or made to exhaust the memory."""
+"""Pixels of the largest picture that is read (8192 x 8192). More is a mistake, or meant to exhaust the memory."""
 MOST_BYTES = 8 << 30
 """Bytes of the pictures of one demonstration, as read for a library."""
 _MOST_FILE = _MOST_TEXT = 256 << 20
 _FIELD = re.compile(r"\{(\w+)(?::0?(\d{1,2})d)?\}")
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
-"""Pillow tells a format by content, and has others read by programs of their own: EPS by Ghostscript, which runs it."""
-_OPENING = {
+"""Pillow recognises formats by content and reads some with other programs: EPS with Ghostscript, which executes it."""
+_CONTAINER_OPTIONS = {
     "format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi",
     "protocol_whitelist": "file",
 }
-"""ffmpeg goes by content, and a playlist named .mp4 could have it read other files: only containers are read."""
+"""Only containers are read: ffmpeg recognises formats by content, and a playlist named .mp4 could name other files."""
 
 
 class Unreadable(Exception):
     """A demonstration that cannot be read; the message completes "demonstration x …"."""
 
 
-def check_count(found: int, promised: int | None, what: str, where: str) -> None:
-    """Raise `Unreadable` unless there are as many as the metadata promise; None where they promise nothing.
+def check_count(count: int, promised: int | None, items: str, where: str) -> None:
+    """Raise `Unreadable` unless ``count`` is what the metadata promise; None if they promise nothing.
 
-    An interrupted copy or download often still reads: what is missing is zeros, or simply not there. So every reader
-    counts what it read.
+    A file whose copy or download was interrupted can often be read, with zeros or nothing in place of the missing
+    part. Therefore every reader counts what it has read.
     """
-    if promised is not None and found != promised:
-        raise Unreadable(f"has {found} of the {promised} {what} that are promised in {where}; copy it again")
+    if promised is not None and count != promised:
+        raise Unreadable(f"has {count} of the {promised} {items} that are promised in {where}; copy it again")
 
 
 def inside(root: Path, path: str | Path) -> Path:
@@ -61,21 +61,21 @@ def inside(root: Path, path: str | Path) -> Path:
     """
     try:
         outside = files.leads_out(root, path)
-        place = root.resolve() / path
-        odd = place.exists() and not place.is_file()
+        file = root.resolve() / path
+        is_special = file.exists() and not file.is_file()
     except (ValueError, OSError):
-        raise Unreadable(f"names a file that cannot be ({str(path)[:80]!r})") from None
+        raise Unreadable(f"names a file that cannot exist ({str(path)[:80]!r})") from None
     if outside and root.resolve() not in registry.trusted():
         raise Unreadable(f"names a file outside the data set ({str(path)[:80]}); copy the file into it")
-    if odd:
-        raise Unreadable(f"names what is not a file ({str(path)[:80]})")
-    return place
+    if is_special:
+        raise Unreadable(f"names something that is not a regular file ({str(path)[:80]})")
+    return file
 
 
 def check_links(root: Path, name: str) -> None:
     """Raise LibraryError if a link below ``root`` leads out of it, unless the user trusts the directory (`trust`).
 
-    Every reader calls it before it opens a file. The directory itself may be a link: the user named it.
+    Every reader calls this before it opens a file. The directory itself may be a link, since the user named it.
     """
     try:
         link = next(files.links_out(root), None)
@@ -89,14 +89,14 @@ def check_links(root: Path, name: str) -> None:
 
 
 def digest(paths: Iterable[Path], *choices: object) -> str:
-    """A hash of the names, sizes, first and last 64 kB of files, and of the reader's options."""
-    total = hashlib.sha256(repr(choices).encode())
+    """A hash of the names, sizes, first and last 64 kB of files, and of the reader's options ``choices``."""
+    sha256 = hashlib.sha256(repr(choices).encode())
     for path in paths:
         with path.open("rb") as file:
             head = file.read(1 << 16)
             file.seek(max(0, path.stat().st_size - (1 << 16)))
-            total.update(f"{path.name} {path.stat().st_size}\n".encode() + head + file.read())
-    return total.hexdigest()[:16]
+            sha256.update(f"{path.name} {path.stat().st_size}\n".encode() + head + file.read())
+    return sha256.hexdigest()[:16]
 
 
 def filled(pattern: str, values: Mapping[str, int | str]) -> str:
@@ -109,7 +109,7 @@ def filled(pattern: str, values: Mapping[str, int | str]) -> str:
     def fill(match: re.Match[str]) -> str:
         name, width = match.group(1), match.group(2)
         if name not in values or (width and not isinstance(values[name], int)):
-            raise Unreadable(f"names its files by {pattern[:80]!r}, which has a field that is not known ({name[:20]})")
+            raise Unreadable(f"names its files by {pattern[:80]!r}, which has an unknown field ({name[:20]})")
         return f"{values[name]:0{int(width)}d}" if width else str(values[name])
 
     text = _FIELD.sub(fill, pattern)
@@ -127,7 +127,7 @@ def read_json(path: Path, name: str) -> dict[str, Any]:
 def read_json_lines(path: Path, name: str) -> list[dict[str, Any]]:
     """Read the JSON objects in ``path``, one per line; LibraryError as in `read_json`."""
     with _damage(path, name):
-        # Only at \n: texts may hold other line ends, such as U+2028.
+        # Split only at \n: texts may contain other line ends, such as U+2028.
         lines = files.read_regular(path, _MOST_TEXT).decode("utf-8").split("\n")
         return [_object(files.read_json(line)) for line in lines if line.strip()]
 
@@ -148,7 +148,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def check_size(width: int, height: int, count: int = 1, largest: int = LARGEST) -> None:
-    """Raise `Unreadable` if a picture of this size, or ``count`` of them once shrunk, is too large to be genuine."""
+    """Raise `Unreadable` if a picture of this size is too large, or ``count`` of them once shrunk to ``largest``."""
     if width < 1 or height < 1 or count < 0:
         raise Unreadable(f"has pictures of {width} x {height} pixels")
     if width * height > MOST_PIXELS:
@@ -164,20 +164,20 @@ def picture(data: bytes | Path, largest: int = LARGEST) -> U8:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is below
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # `check_size` has its own limit
             content = data if isinstance(data, bytes) else files.read_regular(data, _MOST_FILE)
             with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
                 check_size(*image.size)
                 return fitted(image, largest)
     except Unreadable:
         raise
-    except Exception as error:  # Pillow's decoders raise whatever a damaged picture leads them to
+    except Exception as error:  # Pillow's decoders raise all kinds of errors at damaged pictures
         name = "a stored picture" if isinstance(data, bytes) else data.name
         raise Unreadable(f"has a picture that cannot be read ({name})") from error
 
 
 def stacked(frames: Sequence[U8], where: str) -> U8:
-    """Frames of one size as one array uint8 (F, h, w, 3); ``where`` they come from is named in the error."""
+    """Stack frames of one size into uint8 (F, h, w, 3); ``where`` names their file in the error message."""
     if len({frame.shape for frame in frames}) > 1:
         raise Unreadable(f"has pictures of different size in {where}")
     return np.stack(frames) if frames else np.zeros((0, 1, 1, 3), np.uint8)
@@ -219,7 +219,7 @@ def video_frames(path: Path, largest: int = LARGEST) -> U8:
 
 
 def timed_frames(path: Path, largest: int = LARGEST) -> tuple[U8, NDArray[np.float64]]:
-    """All frames of a video, uint8 (F, h, w, 3), and the second (F,) at which each is shown, from 0 on."""
+    """All frames of a video, uint8 (F, h, w, 3), and their times (F,) in seconds, from 0 on."""
     frames: list[U8] = []
     seconds: list[float] = []
     for second, image in decoded(path):
@@ -229,7 +229,7 @@ def timed_frames(path: Path, largest: int = LARGEST) -> tuple[U8, NDArray[np.flo
     if not frames:
         raise Unreadable(f"has no frames in {path.name}")
     times = np.array(seconds)
-    if len(times) > 1 and np.diff(times).min() <= 0:  # a stream without times of its own
+    if len(times) > 1 and np.diff(times).min() <= 0:  # the stream has no timestamps
         times = np.arange(len(frames)) / (video_rate(path) or 30)
     return stacked(frames, path.name), times - times[0]
 
@@ -239,10 +239,10 @@ def video_slice(path: Path, start: float, count: int, fps: float, largest: int =
     frames: list[U8] = []
     for seconds, image in decoded(path, start):
         check_size(image.width, image.height, count, largest)
-        place = round((seconds - start) * fps)
-        if place >= count:
+        index = round((seconds - start) * fps)
+        if index >= count:
             break
-        if place == len(frames):
+        if index == len(frames):
             frames.append(fitted(image, largest))
     check_count(len(frames), count, "frames", path.name)
     return stacked(frames, path.name)
@@ -253,12 +253,12 @@ def video_rate(path: Path) -> float:
     try:
         with _opened(path) as container:
             return float(container.streams.video[0].average_rate or 0)
-    except Exception:  # who reads the frames says what is wrong
+    except Exception:  # reading the frames will say what is wrong
         return 0.0
 
 
 def decoded(path: Path, start: float = 0.0) -> Iterator[tuple[float, Any]]:
-    """(seconds, Pillow image) from ``start`` on, in order; `Unreadable` where the file has fewer than it says."""
+    """Yield (seconds, Pillow image) from ``start`` on; `Unreadable` if the file has fewer frames than it promises."""
     if not path.is_file():
         raise Unreadable(f"has no video file {path.name}")
     try:
@@ -275,29 +275,29 @@ def decoded(path: Path, start: float = 0.0) -> Iterator[tuple[float, Any]]:
                 for frame in packet.decode():
                     seconds = float(frame.pts * stream.time_base) if frame.pts is not None else 0.0
                     if seconds >= start - slack:
-                        # Phones store the raw picture and how they were held.
-                        turned = getattr(frame, "rotation", 0) % 360
+                        # Phones store the picture as the sensor saw it, and how the phone was held.
+                        angle = getattr(frame, "rotation", 0) % 360
                         image = frame.to_image()
-                        yield seconds, image.rotate(turned, expand=True) if turned in (90, 180, 270) else image
-            if start <= 0:  # mp4 and mov say how many frames there are; ffmpeg's mkv and webm, how long they last
-                missing = (_seconds_said(stream) - end) / (4 * slack)
+                        yield seconds, image.rotate(angle, expand=True) if angle in (90, 180, 270) else image
+            if start <= 0:  # mp4 and mov state their number of frames; mkv and webm by ffmpeg state their duration
+                missing = (_tagged_duration(stream) - end) / (4 * slack)
                 promised = stream.frames or (packets + round(missing) if missing > 2 else None)
                 check_count(packets, promised, "frames", path.name)
     except Unreadable:
         raise
-    except Exception as error:  # the library raises more than its own errors at damaged files
+    except Exception as error:  # av raises all kinds of errors at damaged files
         reason = " ".join(str(error).split()).split(": ")[0][:120] or type(error).__name__
         raise Unreadable(f"has a damaged video {path.name} ({reason})") from error
 
 
-def _seconds_said(stream: Any) -> float:
-    """How long a stream lasts by its own tag; 0 if it does not say."""
-    said = re.fullmatch(r"(\d{2,4}):(\d\d):(\d\d\.\d+)", stream.metadata.get("DURATION", ""))
-    return float(np.dot([3600, 60, 1], [float(part) for part in said.groups()])) if said else 0.0
+def _tagged_duration(stream: Any) -> float:
+    """The duration of a stream in seconds, from its DURATION tag; 0 if it has none."""
+    match = re.fullmatch(r"(\d{2,4}):(\d\d):(\d\d\.\d+)", stream.metadata.get("DURATION", ""))
+    return float(np.dot([3600, 60, 1], [float(part) for part in match.groups()])) if match else 0.0
 
 
 def _opened(path: Path) -> Any:
     import av
 
     av.logging.set_level(av.logging.PANIC)
-    return av.open(str(path.resolve()), container_options=_OPENING, metadata_errors="replace")
+    return av.open(str(path.resolve()), container_options=_CONTAINER_OPTIONS, metadata_errors="replace")

@@ -1,10 +1,11 @@
 """Open the library that a path or URI names, or build one from the demonstrations it names and keep it in the cache.
 
-For a bare path, the format is told by its files, where a reader of this package has it; notes say what it assumed.
+The format of data at a bare path is recognised by its files, if this package has a reader for it.
 """
 
 from __future__ import annotations
 
+import os.path
 import re
 from dataclasses import replace
 from itertools import islice
@@ -23,29 +24,29 @@ from besttake.files import cache_dir
 
 DEFAULT_ENCODER = "pixels"
 _MARKS = {"lerobot": "meta/info.json", "run": "run.json"}
-"""Files that tell the format of a directory."""
+"""The file by which each format of a directory is recognised."""
 _KNOWN = (
     "a LeRobotDataset (meta/info.json), a run of BestTake (run.json), HDF5 files, videos and folders of pictures; other"
     " data are named by their scheme, as in rlds:DIR"
 )
 _MOST_FILES = 20_000
 _DEPTHS = ("*", "*/*", "*/*/*")
-"""Where the videos of a directory lie, or the pictures of its folders."""
+"""Where to look for the videos of a directory, or the pictures of its folders."""
 
 
 def open_or_build(
-    named: str, encoder: str | None = None, options: Options | None = None, work: BuildHooks | None = None
+    named: str, encoder: str | None = None, options: Options | None = None, hooks: BuildHooks | None = None
 ) -> Library:
-    """Open the library ``named`` by its directory, or build one from the demonstrations ``named`` (`source_of`).
+    """Open the library in the directory ``named``, or build one from the demonstrations ``named`` (`source_of`).
 
-    ``encoder`` is a URI: by default the library's own, or `pixels` where one is built.
+    ``encoder`` is a URI (default: the library's own encoder, or `pixels` for a new library).
     """
     if not named.strip():
         raise LibraryError("`demos` is empty; name a library, a data set or a folder of videos")
     if encoder is not None and registry.Uri.parse(encoder).scheme == "python":
-        registry.trust(encoder)  # a plan's was checked when the plan was read
+        registry.trust(encoder)  # the encoder of a plan was checked when the plan was read
     if not (Path(named) / "library.json").is_file():
-        return build_at(None, named, encoder, options, work)
+        return build_at(None, named, encoder, options, hooks)
     library = Library.open(named)
     if encoder not in (None, library.head.encoder.uri, library.head.encoder.name):
         library.check_encoder(registry.encoder(str(encoder)))
@@ -54,26 +55,27 @@ def open_or_build(
 
 def build_at(
     out: Path | None, named: str, encoder: str | None = None, options: Options | None = None,
-    work: BuildHooks | None = None,
+    hooks: BuildHooks | None = None,
 ) -> Library:  # fmt: skip
-    """Build a library from the demonstrations ``named`` in directory ``out``, or in the cache if it is None."""
+    """Build a library from the demonstrations ``named`` in directory ``out``, or in the cache if ``out`` is None."""
     uri = encoder or DEFAULT_ENCODER
     options = replace(options or Options(), encoder_uri=uri)
-    source, made = source_of(named), registry.encoder(uri)
-    coder = made if isinstance(made, Fitted) else cached(made, work.patience if work else None)
+    source, opened = source_of(named), registry.encoder(uri)
+    if not isinstance(opened, Fitted):
+        opened = cached(opened, hooks.patience if hooks else None)
     if out is None:
-        return build_cached(source, coder, cache_dir() / "libraries", options, work)
-    return build(source, coder, out, options, work)
+        return build_cached(source, opened, cache_dir() / "libraries", options, hooks)
+    return build(source, opened, out, options, hooks)
 
 
 def source_of(named: str) -> Source:
-    """The demonstrations ``named`` by a URI, or by a path whose format is guessed (`guess`).
+    """The demonstrations ``named`` by a URI, or by a path whose format is recognised by its files (`guess`).
 
-    A bare path may have options, too: ``data/libero?camera=image``.
+    A bare path may also have options: ``data/libero?camera=image``.
     """
     (scheme, colon, _), known = named.partition(":"), (*registry.schemes("demos"), "python")
-    path, query = (named, "") if _exists(named) else named.partition("?")[::2]
-    if _exists(path) and not (colon and scheme in known):
+    path, query = (named, "") if os.path.exists(named) else named.partition("?")[::2]
+    if os.path.exists(path) and not (colon and scheme in known):
         return registry.demos(f"{guess(Path(path))}:{path}{'?' if query else ''}{query}")  # type: ignore[no-any-return]
     if colon or path in known:
         return registry.demos(named)  # type: ignore[no-any-return]
@@ -83,15 +85,8 @@ def source_of(named: str) -> Source:
     )
 
 
-def _exists(path: str) -> bool:
-    try:
-        return bool(path) and Path(path).exists()
-    except (OSError, ValueError):
-        return False
-
-
 def guess(path: Path) -> str:
-    """The scheme of the reader for ``path``; LibraryError where no reader of this package has its format."""
+    """The scheme of the reader for ``path``; LibraryError if this package has no reader for its format."""
     for scheme, mark in _MARKS.items():
         if (path / mark).is_file():
             return scheme

@@ -1,7 +1,7 @@
 """The successful takes of a BestTake run as demonstrations: ``run:DIRECTORY``.
 
-A take is cut where it succeeded, so that what a policy did afterwards is not demonstrated. Options: ``arm`` (``base``
-by default, ``any`` for all), ``policy`` and ``env`` (URIs, to keep only theirs).
+Each take is cut at its success, so that the policy's later actions are not part of the demonstration. Options: ``arm``
+(``base`` by default, ``any`` for all), ``policy`` and ``env`` (URIs; only takes of that policy or env are used).
 """
 
 from __future__ import annotations
@@ -21,18 +21,15 @@ from besttake.types import Demo, EnvSpec
 
 
 class RunDemos:
-    """Successful takes in canonical order."""
+    """The successful takes of a run as demonstrations, in canonical order."""
 
-    def __init__(self, path: str, arm: str, policy: str | None, env: str | None) -> None:
+    def __init__(self, path: str, arm: str = BASE, policy: str | None = None, env: str | None = None) -> None:
         self.name, self._path = f"run:{path}", path
         with Store.open(path) as store:
-            done = [(row, row.key) for row in store.rows() if row.status == "done" and row.success]
+            successes = [row for row in store.rows() if row.status == "done" and row.success]
             self.fingerprint = store.digest()[:12] + f"-{arm}-{policy}-{env}"
-        self._rows = [
-            row
-            for row, key in done
-            if arm in ("any", key.arm) and policy in (None, key.policy) and env in (None, key.env)
-        ]
+        chosen = [row for row in successes if arm in ("any", row.key.arm) and policy in (None, row.key.policy)]
+        self._rows = [row for row in chosen if env in (None, row.key.env)]
         if not self._rows:
             raise LibraryError(
                 f"{self.name} has no successful takes of arm {arm} to learn from; see `besttake runs show`"
@@ -55,28 +52,26 @@ class RunDemos:
                 key = row.key
                 if not wanted(key.task):
                     continue
-                identity = f"{key.task}/{key.start}/{key.arm}/{key.seed}/{key.policy}"
+                demo_id = f"{key.task}/{key.start}/{key.arm}/{key.seed}/{key.policy}"
                 try:
                     take = store.load(row)
                 except BestTakeError as error:
-                    yield UnreadableDemo(identity, f"cannot be read ({error})")
+                    yield UnreadableDemo(demo_id, f"cannot be read ({error})")
                     continue
                 length = take.steps if take.success_step is None else take.success_step
-                seen = take.frame_steps < length
+                before = take.frame_steps < length
                 origin = {name: getattr(key, name) for name in ("policy", "env", "start", "arm", "seed")}
                 yield Demo(
-                    identity, key.task, take.frames()[seen], take.frame_steps[seen].astype(np.int64),
+                    demo_id, key.task, take.frames()[before], take.frame_steps[before].astype(np.int64),
                     take.states[:length], take.actions[:length], self._instructions.get(key.task, ""), origin,
                 )  # fmt: skip
 
 
-def make(rest: str, arm: str = BASE, policy: str | None = None, env: str | None = None) -> RunDemos:
-    """The source ``run:rest``."""
-    return RunDemos(rest, arm, policy, env)
+make = RunDemos
 
 
 def _spec(rows: list[Row], file: Path) -> EnvSpec:
-    """The env that the takes were made in: it says which camera was kept and where gripper and end effector are."""
+    """The spec of the env in which the takes were played: it names the camera, the gripper and the end effector."""
     uris = sorted({row.key.env for row in rows})
     if len(uris) > 1:
         raise LibraryError(f"the takes come from {', '.join(uris)}; name one of them with ?env=…")

@@ -1,4 +1,4 @@
-"""The files of a library: the schema of ``library.json``, the check of a directory, and its atomic writing."""
+"""The files of a library: the schema of ``library.json``, the check of its files, and their atomic writing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Part(BaseModel):
 
 
 class EncoderHead(_Part):
-    """The encoder of the frames: its URI and its fingerprint."""
+    """The encoder of the frames."""
 
     uri: str
     name: str
@@ -63,10 +63,10 @@ class DemoHead(_Part):
 
 
 class LibraryHead(_Part):
-    """All of ``library.json``, which is sealed with a checksum (`files.sealed_json`).
+    """The content of ``library.json``, which is sealed with a checksum (`files.sealed_json`).
 
-    ``notes`` are remarks for the user: what was assumed about the data. ``shows`` is the URI of a source that can show
-    its cameras to a policy. The ``fingerprint`` covers all but the name of the ``source`` and what it ``shows``.
+    ``notes`` tell the user what was assumed about the data. ``shows`` is the URI of a source that can show its cameras
+    to a policy. The ``fingerprint`` covers everything except ``source`` (its name) and ``shows``.
     """
 
     format: int
@@ -95,7 +95,7 @@ class LibraryHead(_Part):
     def read(cls, directory: Path) -> LibraryHead:
         """The head of the library in ``directory``; LibraryError if it is missing, damaged or of a newer format.
 
-        This is the one place that checks a library: its head against its seal, and every file against its checksum.
+        Only this function checks a library: the head against its seal, and every file against its checksum.
         """
         try:
             version = read_json(directory / FILE)["format"]
@@ -159,7 +159,7 @@ class GrowingArray:
 
 
 class LibraryWriter:
-    """A library under construction in a temporary directory beside ``out``; `finish` renames it into place."""
+    """Writes a library into a temporary directory beside ``out``; `finish` renames it to ``out``."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -182,7 +182,7 @@ class LibraryWriter:
         self._arrays[name].append(block)
 
     def append_pictures(self, frames: U8) -> None:
-        """Add frames (n, H, W, 3) for people to look at: JPEG, at most 128 px a side."""
+        """Add frames (n, H, W, 3) as thumbnails for people: JPEG, at most 128 px a side."""
         from PIL import Image
 
         for frame in frames:
@@ -194,7 +194,7 @@ class LibraryWriter:
             self._ends.append(self._pictures.tell())
 
     def finish(self, head: LibraryHead, encoder: Mapping[str, NDArray[Any]] | None) -> None:
-        """Write ``library.json`` with the sha256 of every file, and put the directory in its place."""
+        """Write ``library.json`` with the sha256 of every file, and rename the directory to ``out``."""
         self.close()
         np.save(self.path / "picture_ends.npy", np.array(self._ends, np.int64))
         if encoder is not None:
@@ -210,7 +210,18 @@ class LibraryWriter:
         content = json.dumps(head.model_dump(exclude={"source", "shows", "fingerprint"}), sort_keys=True)
         fingerprint = hashlib.sha256(content.encode()).hexdigest()
         head.model_copy(update={"fingerprint": fingerprint}).write(self.path)
-        _replace_directory(self.path, self.out)
+        self._move_into_place()
+
+    def _move_into_place(self) -> None:
+        """Flush the files to disk and rename the directory; a library at ``out`` is moved away first, then removed."""
+        for path in self.path.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        old = self.path.with_suffix(".old")
+        if self.out.exists():
+            self.out.rename(old)
+        self.path.rename(self.out)
+        shutil.rmtree(old, ignore_errors=True)
 
     def close(self) -> None:
         """Close all files; closing twice does nothing."""
@@ -221,27 +232,15 @@ class LibraryWriter:
 
 @contextlib.contextmanager
 def writing(out: Path) -> Iterator[LibraryWriter]:
-    """A `LibraryWriter` whose temporary directory does not outlive the block."""
+    """A `LibraryWriter` whose temporary directory is removed at the end of the block."""
     writer = LibraryWriter(out)
     try:
         yield writer
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, None):  # numpy's own says but how many bytes
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, None):  # numpy raises OSError without errno
             raise LibraryError(f"no space left on the disk of {out}; free some and build the library again") from error
         raise
     finally:
         with contextlib.suppress(OSError):
             writer.close()
         shutil.rmtree(writer.path, ignore_errors=True)
-
-
-def _replace_directory(made: Path, out: Path) -> None:
-    """Rename ``made`` to ``out``; an existing library is moved away first and then removed."""
-    for path in made.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    old = made.with_suffix(".old")
-    if out.exists():
-        out.rename(old)
-    made.rename(out)
-    shutil.rmtree(old, ignore_errors=True)

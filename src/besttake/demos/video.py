@@ -1,9 +1,9 @@
 """A folder of recordings: ``video:DIRECTORY``. Each video, or folder of pictures, is one demonstration.
 
 ``DIRECTORY/pour/take1.mp4`` demonstrates the task ``pour``, and so does the folder ``DIRECTORY/pour/take2/`` with
-``000.png``, ``001.png`` …; right under ``DIRECTORY`` the task is the option ``task``. A ``take1.csv`` beside it holds
-a row per frame with columns ``action_0``, ``action_1`` … and ``state_0``, ``state_1`` …, either kind or both; without
-one the demonstration can score takes and cannot be retrieved from.
+``000.png``, ``001.png`` …; the task of recordings directly in ``DIRECTORY`` is the option ``task``. A ``take1.csv``
+beside a recording holds a row per frame with columns ``action_0``, ``action_1`` … or ``state_0``, ``state_1`` … or
+both; without it the demonstration can score takes but not be retrieved from.
 
 Options: ``task``, ``camera`` (its name, ``video``), ``fps`` (of picture folders, 10), ``size`` (longest side, 320).
 """
@@ -54,13 +54,13 @@ class _VideoReader:
 
     def fingerprint(self, *choices: object) -> str:
         """A hash of the names, sizes and times of all files, and of the options."""
-        digest = hashlib.sha256(repr(choices).encode())
+        sha256 = hashlib.sha256(repr(choices).encode())
         for path in (self.root / key for key in self.tasks):
             files = [path] if path.is_file() else _pictures(path)
             for file in [*files, _table(path)] if _table(path).is_file() else files:
                 stat = file.stat()
-                digest.update(f"{file.relative_to(self.root)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-        return digest.hexdigest()[:16]
+                sha256.update(f"{file.relative_to(self.root)} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        return sha256.hexdigest()[:16]
 
 
 def make(
@@ -88,7 +88,7 @@ def make(
 
 
 def read_frames(path: Path, largest: int = LARGEST) -> U8:
-    """The frames of a video file or of a folder of pictures, uint8 (F, h, w, 3); `Unreadable` says what is wrong."""
+    """The frames of a video file or of a folder of pictures, uint8 (F, h, w, 3)."""
     if path.is_file():
         return video_frames(path, largest)
     if not path.is_dir():
@@ -104,30 +104,33 @@ def _is_recording(path: Path) -> bool:
 
 
 def _pictures(folder: Path) -> list[Path]:
-    """The pictures of a folder in the order of their numbers: ``9.png`` comes before ``10.png``."""
+    """The pictures of a folder, sorted by the numbers in their names: ``9.png`` comes before ``10.png``."""
     pictures = [p for p in folder.iterdir() if p.suffix.lower() in PICTURES]
     return sorted(pictures, key=lambda p: ([int(n) for n in re.findall(r"\d+", p.stem)], p.name))
 
 
 def _table(recording: Path) -> Path:
-    """Where the states and actions of a recording would be."""
+    """The path of the CSV file with the states and actions of a recording, if it has one."""
     return recording.with_name(f"{recording.stem if recording.is_file() else recording.name}.csv")
 
 
 def _numbers(path: Path) -> tuple[F32 | None, F32 | None]:
-    """States (T, s) and actions (T, a) of a CSV file; None for what it does not have."""
+    """The states (T, s) and actions (T, a) in a CSV file; None for those that it does not have."""
     if not path.is_file():
         return None, None
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            head, *rows = list(csv.reader(file))
-        values = np.array([[float(cell) for cell in row] for row in rows if row], np.float32).reshape(-1, len(head))
+            header, *rows = list(csv.reader(file))
+        values = np.array([[float(cell) for cell in row] for row in rows if row], np.float32).reshape(-1, len(header))
     except (ValueError, UnicodeDecodeError, csv.Error) as error:
         raise Unreadable(f"has a table {path.name} that is not numbers under one header ({error})") from error
-    columns = []
-    for kind in ("state", "action"):
-        places = [(int(m.group(1)), i) for i, n in enumerate(head) if (m := re.fullmatch(rf"\s*{kind}_(\d+)\s*", n))]
-        columns.append(values[:, [i for _, i in sorted(places)]] if places else None)
-    if columns[0] is None and columns[1] is None:
+
+    def columns(kind: str) -> F32 | None:
+        matches = [(re.fullmatch(rf"\s*{kind}_(\d+)\s*", name), i) for i, name in enumerate(header)]
+        numbered = sorted((int(match.group(1)), i) for match, i in matches if match)
+        return values[:, [i for _, i in numbered]] if numbered else None
+
+    states, actions = columns("state"), columns("action")
+    if states is None and actions is None:
         raise Unreadable(f"has a table {path.name} without columns action_0 … or state_0 …")
-    return columns[0], columns[1]
+    return states, actions

@@ -7,7 +7,8 @@ from itertools import islice
 
 import numpy as np
 
-from besttake.demos.base import Shape, Source, UnreadableDemo, fault
+from besttake.demos.base import Source, UnreadableDemo
+from besttake.demos.build import Shape, fault
 from besttake.encoders.base import Encoder
 from besttake.envs.base import Env, Restorable
 from besttake.errors import ContractError

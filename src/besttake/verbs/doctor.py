@@ -30,8 +30,8 @@ from besttake.conventions import (
     side_by_side,
 )
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.base import last_word
 from besttake.demos.build import Options, build
+from besttake.demos.cameras import last_word
 from besttake.demos.library import Library, check_retrieval
 from besttake.demos.resolve import source_of
 from besttake.errors import BestTakeError, ComponentError, one_line
