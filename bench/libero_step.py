@@ -58,7 +58,7 @@ def measure(uri: str, rounds: int) -> dict[str, float]:
 
     ways = {
         "compiled": lambda: play(compiled), "interpreted": lambda: play(interpreted),
-        "robosuite's": lambda: play(sim.own_step), "physics alone": physics,
+        "robosuite's": lambda: play(sim.robosuite_step), "physics alone": physics,
     }  # fmt: skip
     taken: dict[str, float] = {}
     ends = set()

@@ -14,8 +14,8 @@ from besttake.envs.base import (
     check_cameras,
     check_task,
     choose_device,
-    cuda_unmentioned,
     declared,
+    without_visible_gpus,
 )
 from besttake.errors import ComponentError
 from besttake.options import Reader
@@ -75,7 +75,7 @@ def test_a_process_draws_on_the_gpu_that_it_computes_on_or_on_the_first(
 
 def test_what_is_unmentioned_for_a_while_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-3f2a")
-    with pytest.raises(ValueError, match="no"), cuda_unmentioned():
+    with pytest.raises(ValueError, match="no"), without_visible_gpus():
         assert "CUDA_VISIBLE_DEVICES" not in os.environ
         raise ValueError("no")
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-3f2a"

@@ -47,7 +47,7 @@ class _Hostile:
 
 def test_a_pickle_that_would_run_a_command_is_refused_and_runs_nothing(tmp_path: Path) -> None:
     target = tmp_path / "ran"
-    with pytest.raises(ComponentError, match=r"asks for posix\.system|asks for nt\.system"):
+    with pytest.raises(ComponentError, match=r"posix\.system|nt\.system"):
         load_init_states(_init_file(tmp_path / "bad.pruned_init", _Hostile(target)))
     assert not target.exists()
 

@@ -1,7 +1,7 @@
 """The contract of an environment, which ``besttake.testing.check_env`` checks, and what adapters of simulators share.
 
-They share checks of tasks, cameras and actions, what only a URI can declare, and settings of the whole process: the
-OpenGL back end, and the global random generators.
+They share checks of tasks, cameras and actions, the properties that a URI can declare, and settings of the whole
+process: the OpenGL back end, the graphics device and the global random generators.
 """
 
 from __future__ import annotations
@@ -33,26 +33,21 @@ class Env(Protocol):
     @property
     def spec(self) -> EnvSpec:
         """The tasks, starts, cameras and sizes of this environment."""
-        ...
 
     def reset(self, start: Start) -> None:
         """Go to ``start``. The same start must give the same state, bit for bit, every time."""
-        ...
 
     def step(self, action: F32) -> Step:
         """Execute one action, float32 (action_dim,), and return the outcome. This must not render."""
-        ...
 
     def observe(self, cameras: Sequence[str]) -> Observation:
         """Return the state, the instruction and the images of ``cameras``, and render no other camera.
 
         Observing must not change what later steps do.
         """
-        ...
 
     def close(self) -> None:
         """Free the simulator and its graphics context."""
-        ...
 
 
 @runtime_checkable
@@ -61,74 +56,72 @@ class Restorable(Protocol):
 
     def save(self) -> Any:
         """An opaque snapshot of the state after ``reset``; `restore` on any env of the same URI accepts it."""
-        ...
 
     def restore(self, snapshot: Any) -> None:
-        """Restore ``snapshot``; later steps are bit for bit those that would follow the reset it was saved after."""
-        ...
+        """Restore ``snapshot``; later steps must be bit for bit those that follow the reset before `save`."""
 
 
-_VISIBLE, _DRAWS_ON = "CUDA_VISIBLE_DEVICES", "MUJOCO_EGL_DEVICE_ID"
+_VISIBLE_GPUS, _RENDER_DEVICE = "CUDA_VISIBLE_DEVICES", "MUJOCO_EGL_DEVICE_ID"
 
 
 def check_task(spec: EnvSpec, task: str) -> None:
-    """ComponentError when the env has no such task."""
+    """Raise ComponentError if the env has no such task."""
     known = [each.name for each in spec.tasks]
     if task not in known:
         raise ComponentError(f"{spec.name}: no task {task!r}; {suggestion(task, known)}")
 
 
 def check_cameras(spec: EnvSpec, cameras: Sequence[str]) -> None:
-    """ComponentError when the env has no camera of one of these names."""
+    """Raise ComponentError if the env lacks one of these cameras."""
     for camera in cameras:
         if camera not in spec.cameras:
             raise ComponentError(f"{spec.name}: no camera {camera!r}; it has {', '.join(spec.cameras)}")
 
 
 def check_action(spec: EnvSpec, action: F32) -> None:
-    """ComponentError unless ``action`` is a vector of ``action_dim`` finite numbers."""
+    """Raise ComponentError unless ``action`` is a vector of ``action_dim`` finite numbers."""
     if action.shape != (spec.action_dim,) or not np.isfinite(action).all():
         raise ComponentError(f"{spec.name}: an action is {spec.action_dim} finite numbers, got {action!r}")
 
 
 def checked_step(step: Step) -> tuple[bool, bool]:
-    """Whether ``step`` was a success, and whether the env cannot go on; ComponentError unless both are booleans."""
+    """``success`` and ``done`` of ``step``; ComponentError unless both are booleans."""
     for name in ("success", "done"):
         flag: Any = getattr(step, name, None)
-        whole = isinstance(flag, np.ndarray) and flag.ndim == 0 and flag.dtype == bool
-        if not whole and not isinstance(flag, bool | np.bool_):
+        is_scalar = isinstance(flag, np.ndarray) and flag.ndim == 0 and flag.dtype == bool
+        if not is_scalar and not isinstance(flag, bool | np.bool_):
             raise ComponentError(f"step gave {name} {flag!r:.60}, which is neither true nor false")
     return bool(step.success), bool(step.done)
 
 
-def said_success(who: str, value: Any, what: str = "success") -> bool:
-    """What a simulator of others says of success: a boolean, or the number 1 or 0; ComponentError for all else."""
-    given = np.asarray(value)
-    if given.size != 1 or given.dtype.kind not in "biuf" or given.item() not in (0, 1):
-        raise ComponentError(f"{who}: {what} is {value!r:.60}, which is neither true nor false")
-    return bool(given.item())
+def checked_flag(env: str, value: Any, name: str = "success") -> bool:
+    """``value`` as a boolean; ComponentError unless it is a boolean or the number 1 or 0, as simulators return it."""
+    flag = np.asarray(value)
+    if flag.size != 1 or flag.dtype.kind not in "biuf" or flag.item() not in (0, 1):
+        raise ComponentError(f"{env}: {name} is {value!r:.60}, which is neither true nor false")
+    return bool(flag.item())
 
 
 def checked_state(spec: EnvSpec, state: Any) -> F32:
     """``state`` as float32; ComponentError unless it is a vector of ``state_dim`` finite numbers."""
-    given = np.asarray(state)
-    if given.dtype.kind not in "fiub" or given.shape != (spec.state_dim,):
-        raise ComponentError(f"a state is {spec.state_dim} numbers, this one is {given.dtype} of shape {given.shape}")
-    if not np.isfinite(given).all():
-        raise ComponentError(f"a state is finite numbers, this one has {given[~np.isfinite(given)][0]}")
-    return given.astype(np.float32, copy=False)
+    vector = np.asarray(state)
+    if vector.dtype.kind not in "fiub" or vector.shape != (spec.state_dim,):
+        raise ComponentError(f"a state is {spec.state_dim} numbers, this one is {vector.dtype} of shape {vector.shape}")
+    if not np.isfinite(vector).all():
+        raise ComponentError(f"a state is finite numbers, this one has {vector[~np.isfinite(vector)][0]}")
+    return vector.astype(np.float32, copy=False)
 
 
 def checked_picture(camera: str, picture: Any) -> U8:
-    """``picture`` as it is; ComponentError unless it is uint8 (H, W, 3)."""
-    given: Array = np.asarray(picture)
-    if given.dtype != np.uint8 or given.ndim != 3 or given.shape[2] != 3 or not given.size:
-        raise ComponentError(f"image {camera!r} must be uint8 (H, W, 3), not {given.dtype} {given.shape}")
-    return given
+    """``picture`` unchanged; ComponentError unless it is uint8 (H, W, 3)."""
+    image: Array = np.asarray(picture)
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+        raise ComponentError(f"image {camera!r} must be uint8 (H, W, 3), not {image.dtype} {image.shape}")
+    return image
 
 
 def named_task(word: str, known: Sequence[str], uri: str) -> str:
-    """The one of the ``known`` tasks that ``word`` gives by name or index."""
+    """The name of the task that ``word`` gives by name or index; ComponentError unless it is among the ``known``."""
     name = known[int(word)] if word.isdecimal() and int(word) < len(known) else word
     if name not in known:
         raise ComponentError(f"{uri}: no task {word!r}; {suggestion(word, known)}")
@@ -137,7 +130,7 @@ def named_task(word: str, known: Sequence[str], uri: str) -> str:
 
 @dataclass(frozen=True)
 class Declared:
-    """Properties of a `gym:` or `vla-eval:` env that only its URI can declare; None if it does not.
+    """Properties that the URI of a `gym:`, `vla-eval:` or `robot:` env declares; None if it does not.
 
     ``body`` says where gripper and end effector are, as in `EnvSpec`; ``rebuild``: create a new env at each reset.
     """
@@ -150,22 +143,22 @@ class Declared:
 
 
 def declared(read: Reader, options: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
-    """Split ``options`` into what they declare and those left for the env's own constructor."""
-    left = dict(options)
-    fps = left.pop("fps", None)
-    starts = read.optional_whole("starts", left.pop("starts", None))
-    horizon = read.optional_whole("horizon", left.pop("horizon", None))
+    """Split ``options`` into the declared properties and the options for the env's own constructor."""
+    rest = dict(options)
+    fps = rest.pop("fps", None)
+    starts = read.optional_whole("starts", rest.pop("starts", None))
+    horizon = read.optional_whole("horizon", rest.pop("horizon", None))
     body = {
-        "gripper_dim": read.optional_whole("gripper_dim", left.pop("gripper_dim", None), least=0),
-        "gripper_open": int(read.choice("gripper_open", str(left.pop("gripper_open", -1)), ("-1", "1"))),
-        "eef_dims": read.indexes("eef_dims", left.pop("eef_dims", None)) or None,
+        "gripper_dim": read.optional_whole("gripper_dim", rest.pop("gripper_dim", None), least=0),
+        "gripper_open": int(read.choice("gripper_open", str(rest.pop("gripper_open", -1)), ("-1", "1"))),
+        "eef_dims": read.indexes("eef_dims", rest.pop("eef_dims", None)) or None,
     }
-    rate, rebuild = None if fps is None else read.number("fps", fps), read.flag("rebuild", left.pop("rebuild", False))
-    return Declared(starts, horizon, body, rate, rebuild), left
+    rate, rebuild = None if fps is None else read.number("fps", fps), read.flag("rebuild", rest.pop("rebuild", False))
+    return Declared(starts, horizon, body, rate, rebuild), rest
 
 
 def choose_gl() -> None:
-    """Set ``MUJOCO_GL`` to a back end that is installed, unless the user has; must precede the simulator's import."""
+    """Set ``MUJOCO_GL`` to an installed back end, unless the user has set it. Call it before importing a simulator."""
     if not os.environ.get("MUJOCO_GL") and sys.platform == "linux":
         if ctypes.util.find_library("EGL"):
             os.environ["MUJOCO_GL"] = "egl"
@@ -177,19 +170,19 @@ def choose_gl() -> None:
 
 
 def choose_device() -> None:
-    """Have robosuite draw on the GPU that this process computes on, else on EGL's first device.
+    """Have robosuite render on the GPU on which this process computes, else on EGL's first device.
 
-    EGL knows devices by number only, and lists none but those that have a driver for graphics. robosuite reads
-    ``CUDA_VISIBLE_DEVICES`` where nothing else is said, and fails unless it begins with the number of such a device.
+    EGL knows devices by number only, and lists only those with a graphics driver. By default robosuite reads
+    ``CUDA_VISIBLE_DEVICES``, and fails unless it begins with the number of such a device.
     """
     if os.environ.get("MUJOCO_GL") != "egl":
         return
-    visible = os.environ.get(_VISIBLE)
+    visible = os.environ.get(_VISIBLE_GPUS)
     first = (visible or "").partition(",")[0].strip()
-    if visible is None or os.environ.get(_DRAWS_ON, first) != first:
-        return  # the simulator's or the user's choice
+    if visible is None or os.environ.get(_RENDER_DEVICE, first) != first:
+        return  # the simulator or the user has chosen
     known = first.isdecimal() and int(first) < (egl_devices() or sys.maxsize)
-    os.environ[_DRAWS_ON] = first if known else "0"
+    os.environ[_RENDER_DEVICE] = first if known else "0"
 
 
 def egl_devices() -> int:
@@ -197,34 +190,33 @@ def egl_devices() -> int:
     try:
         egl = ctypes.CDLL(ctypes.util.find_library("EGL") or "libEGL.so.1")
         egl.eglGetProcAddress.restype = ctypes.c_void_p
-        place = egl.eglGetProcAddress(b"eglQueryDevicesEXT")
+        address = egl.eglGetProcAddress(b"eglQueryDevicesEXT")
     except (OSError, AttributeError):
         return 0
     count = ctypes.c_int(0)
-    if place:
-        ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(place)(
-            0, None, ctypes.byref(count)
-        )
+    if address:
+        query = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
+        query(0, None, ctypes.byref(count))
     return count.value
 
 
 @contextmanager
-def cuda_unmentioned() -> Iterator[None]:
-    """Without ``CUDA_VISIBLE_DEVICES``, which robosuite's import refuses where it does not name the device drawn on."""
-    visible = os.environ.pop(_VISIBLE, None)
+def without_visible_gpus() -> Iterator[None]:
+    """Hide ``CUDA_VISIBLE_DEVICES``: robosuite cannot be imported if it does not name the rendering device."""
+    visible = os.environ.pop(_VISIBLE_GPUS, None)
     try:
         yield
     finally:
         if visible is not None:
-            os.environ[_VISIBLE] = visible
+            os.environ[_VISIBLE_GPUS] = visible
 
 
 @contextmanager
 def global_seed(seed: int) -> Iterator[None]:
-    """Seed numpy's, Python's and (if it is loaded) torch's global generators, and put them back afterwards."""
-    numpys, pythons = np.random.get_state(), random.getstate()  # noqa: NPY002
+    """Seed the global generators of numpy, Python and (if loaded) torch, and restore their states afterwards."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
     torch = sys.modules.get("torch")
-    torchs = torch.random.get_rng_state() if torch is not None else None
+    torch_state = torch.random.get_rng_state() if torch is not None else None
     np.random.seed(seed)  # noqa: NPY002
     random.seed(seed)
     if torch is not None:
@@ -232,7 +224,7 @@ def global_seed(seed: int) -> Iterator[None]:
     try:
         yield
     finally:
-        np.random.set_state(numpys)  # noqa: NPY002
-        random.setstate(pythons)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        random.setstate(python_state)
         if torch is not None:
-            torch.random.set_rng_state(torchs)
+            torch.random.set_rng_state(torch_state)

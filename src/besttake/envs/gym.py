@@ -1,10 +1,10 @@
-"""Any Gymnasium env that tells whether the task is done and shows pictures: ``gym:ID?args``.
+"""Any Gymnasium env that reports success and has pictures: ``gym:ID?args``.
 
-Pictures inside the observation are the cameras, since those are what policies were trained on; an env whose
-observations hold none is seen through ``render()``.
+The cameras are the pictures in the observation, since policies were trained on those; for an env whose observations
+have no pictures, the camera is ``render()``.
 
-``gym:metaworld:Meta-World/MT1?env_name=reach-v3&goes_on=true`` imports ``metaworld``, makes ``Meta-World/MT1`` and
-passes ``env_name`` on: options that are not ours go to ``gymnasium.make``.
+``gym:metaworld:Meta-World/MT1?env_name=reach-v3&goes_on=true`` imports ``metaworld`` and makes ``Meta-World/MT1`` with
+``env_name``: options that are not BestTake's own go to ``gymnasium.make``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode
 
 import numpy as np
 
-from besttake.envs.base import check_action, check_cameras, check_task, choose_gl, declared, global_seed, said_success
+from besttake.envs.base import check_action, check_cameras, check_task, checked_flag, choose_gl, declared, global_seed
 from besttake.errors import ComponentError, blaming, need, one_line
 from besttake.files import short_hash
 from besttake.options import Reader, names, value
@@ -25,11 +25,11 @@ from besttake.types import F32, U8, EnvSpec, Observation, Start, Step, TaskSpec
 
 _CAMERA = "render"
 _PICTURE = "pixels"
-"""What the camera is called where the observation itself is a picture."""
+"""The name of the camera if the observation itself is a picture."""
 _STARTS, _TUNING = range(100_000), range(100_000, 200_000)
-"""Seeds to evaluate on, and those kept apart for tuning: there is no end of seeds."""
+"""Seeds for evaluation and for tuning."""
 _SIDE = 256
-"""Pixels of a rendered picture's side where the env leaves the choice: its own 480 x 480 take far longer to draw."""
+"""Side of a rendered picture in pixels, if the env lets us choose: its default 480 x 480 takes far longer to render."""
 _TERMINATED = "terminated"
 _NO_RENDER_MODE = "unexpected keyword argument 'render_mode'", "takes no arguments"
 
@@ -42,10 +42,10 @@ def make(
     """Make ``env_id`` (``ID`` or ``module:ID``).
 
     ``success`` names the key of ``info`` (default ``success``, else ``is_success``), or is ``terminated`` for an env
-    that terminates at success and at nothing else; ``state`` names the keys of a Dict observation that form the state,
-    with commas (by default its only vector); ``goes_on`` says that the env does not end at success. Of ``others``,
-    ``repeats`` (false: the same start cannot be had twice) and those in `Declared` are ours (``starts`` is how many
-    seeds are starts, if not all are), and the rest goes to ``gymnasium.make``.
+    that terminates at success and only then; ``state`` names the keys of a Dict observation that form the state,
+    separated by commas (default: its only vector); ``goes_on`` says that the env does not end at success. Of
+    ``others``, ``repeats`` (false: the env cannot repeat a start exactly) and those in `Declared` are read here
+    (``starts`` limits the number of seeds used as starts); the rest goes to ``gymnasium.make``.
     """
     read = Reader(f"gym:{env_id}")
     exact = read.flag("repeats", others.pop("repeats", True))
@@ -53,9 +53,9 @@ def make(
     arguments = {key: value(text) for key, text in rest.items()}
     name = read.uri + (f"?{urlencode(sorted(arguments.items()), quote_via=quote)}" if arguments else "")
     inner = _build(env_id, arguments)
-    drawn_by = (inner.unwrapped, *vars(inner.unwrapped).values())  # itself, or as in mazes a robot that it holds
-    if not {"width", "height"} & {*arguments} and any(hasattr(one, "mujoco_renderer") for one in drawn_by):
-        inner, arguments = _smaller(env_id, inner, arguments)
+    renderers = (inner.unwrapped, *vars(inner.unwrapped).values())  # the env itself or, in mazes, a robot in it
+    if not {"width", "height"} & {*arguments} and any(hasattr(part, "mujoco_renderer") for part in renderers):
+        inner, arguments = _with_small_pictures(env_id, inner, arguments)
     try:
         horizon = facts.horizon or (inner.spec.max_episode_steps if inner.spec else None)
         if not horizon:
@@ -86,10 +86,11 @@ def make(
 
 
 class GymEnv:
-    """A Gymnasium env under BestTake's contract: the index of a start is the seed of its reset.
+    """A Gymnasium env as a BestTake env: the index of a start is the seed of its reset.
 
-    ``success`` are keys of ``info``, the first that is there counts; ``state`` keys of the observation; ``build``
-    makes the env anew at each reset, for envs that do not reset exactly; ``repeats`` is False where nothing helps.
+    ``success`` are keys of ``info``, of which the first present one counts; ``state`` are keys of the observation;
+    ``build`` makes a new env at each reset, for envs that do not reset exactly; ``repeats`` is False if even this does
+    not repeat a start exactly.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class GymEnv:
         self._success, self._over = False, False
 
     def reset(self, start: Start) -> None:
-        """Reset with the start's index as seed, also for envs that ignore ``reset(seed=…)`` (MetaWorld does)."""
+        """Reset with the start's index as seed, also in envs that ignore ``reset(seed=…)``, as MetaWorld does."""
         check_task(self.spec, start.task)
         from gymnasium.utils import seeding
 
@@ -113,25 +114,23 @@ class GymEnv:
                 self._inner = self._build()
             self._inner.unwrapped.np_random = seeding.np_random(start.index)[0]
             observed, _ = self._inner.reset(seed=start.index)
-        self._take_in(observed)
+        self._keep_observation(observed)
         self._success, self._over = False, False
 
     def step(self, action: F32) -> Step:
-        """One step. Success is sticky; ``done`` is the env's own end (terminated or truncated)."""
+        """Execute one action. Success is sticky; ``done`` means that the env terminated or truncated the episode."""
         check_action(self.spec, action)
         if self._state is None or self._over:
             raise ComponentError(f"{self.spec.name}: reset comes before step, and again after the env has ended")
         observed, _, terminated, truncated, info = self._inner.step(action)
-        self._take_in(observed)
-        ended, stopped = (
-            said_success(self.spec.name, value, what)
-            for what, value in (("terminated", terminated), ("truncated", truncated))
-        )
-        self._success, self._over = self._success or self._reached(info, ended), ended or stopped
+        self._keep_observation(observed)
+        ended = checked_flag(self.spec.name, terminated, "terminated")
+        stopped = checked_flag(self.spec.name, truncated, "truncated")
+        self._success, self._over = self._success or self._is_success(info, ended), ended or stopped
         return Step(success=self._success, done=self._over)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
-        """State and pictures of the last observation; the picture of ``render()`` where observations hold none."""
+        """State and pictures of the last observation, or the picture of ``render()`` if observations have none."""
         if self._state is None:
             raise ComponentError(f"{self.spec.name}: reset comes before observe")
         check_cameras(self.spec, cameras)
@@ -142,19 +141,20 @@ class GymEnv:
         """Free the env."""
         self._inner.close()
 
-    def _take_in(self, observed: Any) -> None:
+    def _keep_observation(self, observed: Any) -> None:
         self._state, self._seen = _state(observed, self._state_keys, self.spec.name), _pictures(observed)
 
     def _rendered(self) -> U8:
         with blaming(f"{self.spec.name}: render()"):
             picture = np.asarray(self._inner.render())
         if not _is_picture(picture):
-            raise ComponentError(f"{self.spec.name}: render() gave {_what(picture)}, not a picture: uint8 (H, W, 3)")
+            result = "None" if picture.dtype == object else f"{picture.dtype} {picture.shape}"
+            raise ComponentError(f"{self.spec.name}: render() gave {result}, not a picture: uint8 (H, W, 3)")
         return np.ascontiguousarray(picture.astype(np.uint8))
 
-    def _reached(self, info: dict[str, Any], terminated: bool) -> bool:
-        if there := [key for key in self._success_keys if key in info]:
-            return said_success(self.spec.name, info[there[0]])
+    def _is_success(self, info: dict[str, Any], terminated: bool) -> bool:
+        if present := [key for key in self._success_keys if key in info]:
+            return checked_flag(self.spec.name, info[present[0]])
         if _TERMINATED in self._success_keys:
             return terminated
         keys, has = " or ".join(self._success_keys), ", ".join(map(str, info)) or "nothing"
@@ -169,14 +169,14 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
     gymnasium = need("gymnasium", "gym:…", "gym")
     make = partial(gymnasium.make, env_id, disable_env_checker=True, **arguments)
     try:
-        with warnings.catch_warnings():  # an env of one's own need not list its render modes
+        with warnings.catch_warnings():  # users' own envs often do not list their render modes
             warnings.filterwarnings("ignore", message=".*that is not in the possible render_modes.*")
             try:
                 return make(render_mode="rgb_array")
             except TypeError as error:
                 if not any(text in str(error) for text in _NO_RENDER_MODE):
                     raise
-                return make()  # its constructor does not ask how to render
+                return make()  # its constructor takes no render mode
     except ModuleNotFoundError as error:
         raise ComponentError(f"gym:{env_id}: {error}; install the package that defines this env") from error
     except (gymnasium.error.NamespaceNotFound, gymnasium.error.NameNotFound) as error:
@@ -186,15 +186,15 @@ def _build(env_id: str, arguments: dict[str, Any]) -> Any:
         raise ComponentError(f"gym:{env_id}: {one_line(error)}") from error
 
 
-def _smaller(env_id: str, inner: Any, arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The env with small pictures where it can make them, and the arguments that make it."""
+def _with_small_pictures(env_id: str, inner: Any, arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The env with small pictures if its constructor takes their size, and its arguments; else ``inner`` as it is."""
     small = {**arguments, "width": _SIDE, "height": _SIDE}
     try:
-        made = _build(env_id, small)
+        env = _build(env_id, small)
     except ComponentError:
         return inner, arguments
     inner.close()
-    return made, small
+    return env, small
 
 
 def _state(observed: Any, keys: Sequence[str], uri: str) -> F32:
@@ -208,7 +208,7 @@ def _state(observed: Any, keys: Sequence[str], uri: str) -> F32:
 
 
 def _only_vector(observed: Any, uri: str) -> tuple[str, ...]:
-    """The key of a Dict observation that holds its one vector; none where it holds pictures alone."""
+    """The key of the only vector in a Dict observation; none if the observation has only pictures."""
     if not isinstance(observed, dict):
         return ()
     vectors = tuple(key for key, part in observed.items() if not isinstance(part, dict) and np.ndim(part) == 1)
@@ -224,7 +224,7 @@ def _only_vector(observed: Any, uri: str) -> tuple[str, ...]:
 
 
 def _pictures(observed: Any) -> dict[str, U8]:
-    """The pictures (H, W, 3) of an observation by their own key, also where they lie one Dict deeper (ALOHA's)."""
+    """The pictures (H, W, 3) of an observation by their keys, also those in nested Dicts (as in ALOHA)."""
     if not isinstance(observed, dict):
         return {_PICTURE: np.array(observed)} if _is_picture(observed) else {}
     pictures: dict[str, U8] = {}
@@ -239,12 +239,8 @@ def _is_picture(part: Any) -> bool:
 
 
 def _scored(cameras: Sequence[str]) -> str:
-    """The camera in the hand if one says so by its name, else the first."""
+    """The camera to score by: the first whose name contains ``wrist``, else the first."""
     return next((camera for camera in cameras if "wrist" in camera), cameras[0])
-
-
-def _what(value: Any) -> str:
-    return "None" if value.dtype == object else f"{value.dtype} {value.shape}"
 
 
 def _notes(state_dim: int, cameras: Sequence[str], repeats: bool, arguments: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """SimplerEnv's Bridge tasks in ManiSkill 3: ``maniskill:carrot|spoon|stack?render=none|cpu|gpu``.
 
-Every reset rebuilds the scene. ManiSkill's soft reset lets objects settle while the arm still stands where the last
-take left it, so the same episode id then starts from other bits (and, after contacts, from other millimetres).
+Every reset rebuilds the scene. In ManiSkill's soft reset, objects settle while the arm is still where the last take
+left it, so that an episode id would not repeat bit for bit (and, after contacts, be off by millimetres).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Reading = Literal["last", "any", "grasp"]
 Layout = Literal["pose", "bridge"]
 _LAYOUTS: dict[Layout, str] = {"pose": POSE_STATE, "bridge": BRIDGE_STATE}
 _POINTS_DOWN = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
-"""The orientation against which Bridge's data measure roll, pitch and yaw: a gripper that points down."""
+"""The orientation at which roll, pitch and yaw are 0 in Bridge's data: a gripper that points down."""
 
 _TASKS = {
     "carrot": ("PutCarrotOnPlateInScene-v1", "put carrot on plate"),
@@ -44,28 +44,28 @@ _FINGERS = (0.015, 0.037)
 def make(
     tasks: str = "", *, render: str = "gpu", success: str = "last", horizon: int | str = 60, state: str = "pose"
 ) -> ManiSkillEnv:
-    """``maniskill:TASK``, several with commas, all three when none is named.
+    """The env ``maniskill:TASK``: one task, several separated by commas, or all three if none is named.
 
     ``render=none`` is physics alone, with the poses of the objects in the state; ``cpu`` needs lavapipe of Mesa 25 or
-    newer. ``success`` is read at the last step as SimplerEnv's evaluator does (``last``), or holds from the first time
-    that the goal is met (``any``) or the object has been held for five steps (``grasp``). ``state=bridge`` gives the
-    state as Bridge's data have it, which policies trained on them read.
+    newer. ``success`` is read at the last step as SimplerEnv's evaluator does (``last``), or is sticky once the goal is
+    met (``any``) or the object has been held for five steps (``grasp``). ``state=bridge`` gives the state as in
+    Bridge's data, for policies trained on them.
     """
     names = tasks.split(",") if tasks else list(_TASKS)
     for name in names:
         if name not in _TASKS:
             raise ComponentError(f"maniskill:{name}: no such task; there are {', '.join(_TASKS)}")
     read = Reader(f"maniskill:{tasks}")
-    shown: Render = read.choice("render", render, get_args(Render))
+    backend: Render = read.choice("render", render, get_args(Render))
     reading: Reading = read.choice("success", success, get_args(Reading))
     layout: Layout = read.choice("state", state, get_args(Layout))
-    if layout == "bridge" and shown == "none":
-        raise ComponentError(f"{read.uri}: state=bridge is for policies that look; without cameras use state=pose")
-    return ManiSkillEnv(names, shown, reading, read.whole("horizon", horizon), layout)
+    if layout == "bridge" and backend == "none":
+        raise ComponentError(f"{read.uri}: state=bridge needs cameras; with render=none use state=pose")
+    return ManiSkillEnv(names, backend, reading, read.whole("horizon", horizon), layout)
 
 
 class ManiSkillEnv:
-    """The Bridge tasks under BestTake's contract. Starts are the 24 episode ids of SimplerEnv."""
+    """The Bridge tasks as a BestTake env. Starts are the 24 episode ids of SimplerEnv."""
 
     def __init__(
         self, names: Sequence[str], render: Render, reading: Reading, horizon: int, layout: Layout = "pose"
@@ -73,8 +73,7 @@ class ManiSkillEnv:
         self._render, self._reading, self._horizon, self._layout = render, reading, horizon, layout
         self._registered = _import_maniskill(render)
         for name in names:
-            if _TASKS[name][0] not in self._registered:
-                missing = _TASKS[name][0]
+            if (missing := _TASKS[name][0]) not in self._registered:
                 raise ComponentError(f"maniskill:{name}: this ManiSkill has no {missing}; install 3.0.1 or newer")
         _check_assets()
         tasks = tuple(TaskSpec(name, f"bridge_{name}", _TASKS[name][1], horizon) for name in names)
@@ -104,7 +103,7 @@ class ManiSkillEnv:
         self._steps, self._reached = 0, False
 
     def step(self, action: F32) -> Step:
-        """One control step of 0.2 s."""
+        """Execute one action, which takes 0.2 s."""
         check_action(self.spec, action)
         *_, info = self._opened.step(np.asarray(action, np.float32))
         self._steps += 1
@@ -126,8 +125,8 @@ class ManiSkillEnv:
             raise ComponentError(f"{self.spec.name}: cameras are off (render=none); use render=gpu or render=cpu")
         images = {}
         for camera in cameras:
-            seen = self._opened._get_obs_sensor_data()[_CAMERA]["rgb"]
-            images[camera] = np.ascontiguousarray(seen[0].cpu().numpy().astype(np.uint8))
+            pictures = self._opened._get_obs_sensor_data()[_CAMERA]["rgb"]
+            images[camera] = np.ascontiguousarray(pictures[0].cpu().numpy().astype(np.uint8))
         return Observation(images, self._state(), self.spec.task(self._name).instruction)
 
     def close(self) -> None:
@@ -170,15 +169,15 @@ class ManiSkillEnv:
                     f"maniskill: cannot render here ({one_line(error, 200)}); use render=cpu with lavapipe of "
                     "Mesa 25 or newer (VK_ICD_FILENAMES names its json), or render=none"
                 ) from error
-        # A step would otherwise render; observe() asks the sensors itself.
+        # Otherwise every step would render; observe() reads the sensors itself.
         env.get_obs = lambda info=None, unflattened=False: {}
         return env
 
 
 def bridge_state(pose: Array, openness: float) -> F32:
     """Bridge's state (8,) of a gripper at ``pose`` (7,), position and quaternion wxyz in the robot's base frame."""
-    turned = Rotation.from_quat(pose[[4, 5, 6, 3]]).as_matrix() @ _POINTS_DOWN.T
-    angles = Rotation.from_matrix(turned).as_euler("xyz")
+    rotation = Rotation.from_quat(pose[[4, 5, 6, 3]]).as_matrix() @ _POINTS_DOWN.T
+    angles = Rotation.from_matrix(rotation).as_euler("xyz")
     return np.concatenate([pose[:3], angles, [0.0, openness]]).astype(np.float32)
 
 

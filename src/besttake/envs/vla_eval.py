@@ -1,7 +1,7 @@
-"""Any benchmark of vla-eval in this process: ``vla-eval:MODULE:CLASS?args``, and ``vla-eval:coke-can``.
+"""Any benchmark of vla-eval, run in this process: ``vla-eval:MODULE:CLASS?args``, and ``vla-eval:coke-can``.
 
-``vla-eval:libero:LIBEROBenchmark?suite=libero_object&send_state=true`` is short for the module
-``vla_eval.benchmarks.libero.benchmark``. These classes render every camera at every step: nothing here is lazy.
+In ``vla-eval:libero:LIBEROBenchmark?suite=libero_object&send_state=true``, ``libero`` is short for the module
+``vla_eval.benchmarks.libero.benchmark``. These classes render every camera at every step.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from besttake.envs.base import (
     check_action,
     check_cameras,
     check_task,
+    checked_flag,
     choose_gl,
     declared,
     global_seed,
     named_task,
-    said_success,
 )
 from besttake.envs.libero.install import import_libero, locate
 from besttake.errors import ComponentError, MissingExtra, one_line
@@ -63,8 +63,8 @@ def make(
 ) -> VlaEvalEnv:  # fmt: skip
     """Make the benchmark ``target``, ``MODULE:CLASS``; ``render`` (gpu or cpu) goes to its ``configure_render``.
 
-    Of ``others``, those in `Declared` are ours (``starts``, how many episode indexes are starts, is what the benchmark
-    says by default, else 50), and the rest (YAML values) goes to the benchmark's constructor.
+    Of ``others``, those in `Declared` are read here (``starts``, the number of episode indexes used as starts, is the
+    benchmark's own by default, else 50); the rest (YAML values) goes to the benchmark's constructor.
     """
     read = Reader(f"vla-eval:{target}")
     facts, rest = declared(read, others)
@@ -97,16 +97,21 @@ def coke_can(*, orientation: str = "horizontal", overlay: str | None = None, **m
 
     ``overlay`` is the path of SimplerEnv's ``google_coke_can_real_eval_1.png`` for visual matching.
     """
-    turned = Reader("vla-eval:coke-can").choice("orientation", orientation, _ORIENTATIONS)
+    known = Reader("vla-eval:coke-can").choice("orientation", orientation, _ORIENTATIONS)
     build: dict[str, Any] = {"robot": "google_robot_static", "control_freq": 3, "sim_freq": 513}
-    build[_ORIENTATIONS[turned]] = True
+    build[_ORIENTATIONS[known]] = True
     if overlay:
         build |= {"rgb_overlay_path": overlay, "rgb_overlay_cameras": ["overhead_camera"]}
     return {**COKE_CAN, "env_build_kwargs": build, **more}
 
 
 class VlaEvalEnv:
-    """A vla-eval benchmark under BestTake's contract: the index of a start is its ``episode_idx``."""
+    """A vla-eval benchmark as a BestTake env: the index of a start is its ``episode_idx``.
+
+    It can be used once `describe` has made the ``spec``.
+    """
+
+    spec: EnvSpec
 
     def __init__(
         self, name: str, benchmark: Any, arguments: dict[str, Any], facts: Declared, known: Convention
@@ -115,12 +120,11 @@ class VlaEvalEnv:
         self._loop = asyncio.new_event_loop()
         self._benchmark = self._construct()
         self._tasks: dict[str, dict[str, Any]] = {}
-        self._spec: EnvSpec | None = None
         self._started: str | None = None
         self._steps, self._over = 0, False
 
     def describe(self, wanted: str | None, score_camera: str | None, action_dim: int | None) -> None:
-        """Work out the spec; cameras and state are known only from a first observation, so one episode is started."""
+        """Work out the spec. This starts an episode, because only an observation shows cameras and state."""
         self._tasks = _named(self._benchmark.get_tasks(), wanted, self._name)
         about, facts = self._benchmark.get_metadata(), self._facts
         horizon = facts.horizon or about.get("max_steps")
@@ -137,21 +141,15 @@ class VlaEvalEnv:
         )
         starts = range(facts.starts or int(about.get("max_episodes_per_task", 50)))
         scored = score_camera or ("wrist" if "wrist" in cameras else cameras[0])
-        self._spec = EnvSpec(
+        self.spec = EnvSpec(
             self._name, tasks, starts, action_dim or self._action_dim(), _state(seen).size, cameras, scored,
             **facts.body, goes_on=False, at_once=2, fps=facts.fps or 10.0,
             fingerprint=short_hash(f"{self._name} {sorted(self._arguments.items())} {version('vla-eval', '')}"),
             notes=("every camera is rendered at every step, as vla-eval does",), convention=self._known,
         )  # fmt: skip
 
-    @property
-    def spec(self) -> EnvSpec:
-        """What this env is and can do."""
-        assert self._spec is not None
-        return self._spec
-
     def reset(self, start: Start) -> None:
-        """Start the episode of that index; global generators are seeded with it, as benchmarks draw from them."""
+        """Start the episode of that index, which also seeds the global generators, since benchmarks draw from them."""
         check_task(self.spec, start.task)
         if self._facts.rebuild:
             self._benchmark.cleanup()
@@ -160,18 +158,18 @@ class VlaEvalEnv:
         self._start(start.task, start.index)
 
     def step(self, action: F32) -> Step:
-        """One step. Success is the benchmark's own result, read when it ends the episode or the limit is reached."""
+        """Execute one action. Success is the benchmark's result at the end of the episode or at the step limit."""
         check_action(self.spec, action)
         if self._started is None or self._over:
             raise ComponentError(f"{self._name}: reset comes before step, and again after the episode has ended")
         self._run(self._benchmark.apply_action({"actions": np.asarray(action, np.float32)}))
         self._steps += 1
         self._over = bool(self._run(self._benchmark.is_done())) or self._steps >= self.spec.tasks[0].horizon
-        told = self._run(self._benchmark.get_result()).get("success", False) if self._over else False
-        return Step(success=said_success(self.spec.name, told), done=self._over)
+        success = self._run(self._benchmark.get_result()).get("success", False) if self._over else False
+        return Step(success=checked_flag(self.spec.name, success), done=self._over)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
-        """The benchmark's observation: the pictures asked for, and its state (empty where it sends none)."""
+        """The images of ``cameras`` and the state in the benchmark's observation (empty if it has none)."""
         if self._started is None:
             raise ComponentError(f"{self._name}: reset comes before observe")
         check_cameras(self.spec, cameras)
@@ -220,7 +218,7 @@ def _find(module: str, name: str) -> Any:
         raise MissingExtra("vla-eval", "vla-eval", "vla-eval:…") from error
     choose_gl()
     if "libero" in module:
-        # Its first import asks a question on the terminal unless a configuration says where things are.
+        # LIBERO's first import asks a question on the terminal unless there is a configuration file.
         with suppress(MissingExtra):
             import_libero(locate())
     for path in (f"vla_eval.benchmarks.{module}.benchmark", module):
@@ -235,12 +233,12 @@ def _find(module: str, name: str) -> Any:
 
 
 def _defined(module: Any, name: str) -> Any:
-    """The benchmark class that ``module`` defines, not one of the many things that it imports; else AttributeError."""
+    """The benchmark class ``name``, which ``module`` itself must define and not only import; else AttributeError."""
     from vla_eval.benchmarks.base import Benchmark
 
     benchmark = getattr(module, name)
-    own = isinstance(benchmark, type) and benchmark.__module__ == module.__name__
-    if not own or not issubclass(benchmark, Benchmark):
+    is_defined_here = isinstance(benchmark, type) and benchmark.__module__ == module.__name__
+    if not is_defined_here or not issubclass(benchmark, Benchmark):
         raise AttributeError(name)
     return benchmark
 

@@ -105,7 +105,7 @@ def test_another_set_up_than_the_known_one_takes_robosuites_own_step(
     with caplog.at_level("INFO", "besttake"):
         assert states(env) == known
     assert "takes robosuite's own, slower step: robosuite is 1.4.0, not 1.5.0" in caplog.text
-    assert env.simulator()._step == env.simulator().own_step
+    assert env.simulator()._step == env.simulator().robosuite_step
 
 
 def test_a_scene_built_anew_is_drawn_as_by_a_new_process(make: Callable[[str], LiberoEnv], can_render: None) -> None:
@@ -196,7 +196,7 @@ def test_poses_to_go_to_are_taken_as_by_robosuites_own_step_also_from_a_snapshot
         env.reset(Start(env.spec.tasks[0].name, 3))
         sim, states = env.simulator(), []
         if own:
-            sim._step = sim.own_step
+            sim._step = sim.robosuite_step
         first = env.observe(()).state
         rest = np.array([*first[:3], 3.1, 0.0, 0.0, 0.0], np.float32)
         for step, shake in enumerate(shakes):

@@ -39,7 +39,7 @@ def compiled(assets: Path) -> Any:
 @pytest.fixture
 def anew(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known yet of what compiled steps compute."""
-    monkeypatch.setattr(compiled, "_proven", {})
+    monkeypatch.setattr(compiled, "_runners", {})
     compiled._compiled.cache_clear()
 
 
@@ -79,7 +79,7 @@ def test_what_compiles_to_other_bits_or_not_at_all_is_interpreted(
 ) -> None:  # fmt: skip
     states, almost = _play(env, 5), _off_by_a_bit(compiled._compiled())
     compiled._compiled.cache_clear()
-    monkeypatch.setattr(compiled, "_proven", {})
+    monkeypatch.setattr(compiled, "_runners", {})
     monkeypatch.setattr(compiled, name, (lambda: almost) if name == "_compiled" else value)
     monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path))
     env.close()
@@ -111,7 +111,7 @@ def test_a_stove_is_lit_and_the_goal_holds_when_robosuites_own_step_says_so(env:
         env.reset(Start(env.spec.tasks[0].name, 0))
         sim = env.simulator()
         if own:
-            sim._step = sim.own_step
+            sim._step = sim.robosuite_step
         inner, seen = sim.robosuite, []
         knob = inner.sim.model.get_joint_qpos_addr("flat_stove_1_button")
         for angle in (0.0, 1.0, 1.0, 0.0, 0.0, 1.0):

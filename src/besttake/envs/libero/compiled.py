@@ -1,10 +1,9 @@
-"""The physics steps of a LIBERO control step compiled by numba, which robosuite brings: `controller.run` without
-Python between them.
+"""The physics steps of a LIBERO control step (`controller.run`), compiled by numba, which robosuite installs.
 
-Compiled code calls MuJoCo's C functions by address, so their declarations are compared first, and `faithful` compares
-what it computes with the interpreted steps, bit for bit, before it is used: BLAS may be another one here (numba takes
-scipy's, numpy its own). What is compiled is kept for the next process, where nobody else can write. An error inside
-MuJoCo (out of memory) ends the process with its message, as in a C program.
+Compiled code calls MuJoCo's C functions by address, so their declarations are checked first. Before it is used,
+`faithful` compares its results with the interpreted steps, bit for bit, since the two may use different BLAS libraries
+(numba that of scipy, numpy its own). Compiled code is cached for the next process in a folder to which nobody else can
+write. An error inside MuJoCo (out of memory) ends the process with its message, as in a C program.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ DECLARED = {
 }
 _ROUNDS, _STEPS = 12, 25
 _log = logging.getLogger(__name__)
-# By a scene's degrees of freedom, on which the shapes of the controller's products depend.
-_proven: dict[int, Run] = {}
+# The runner for scenes of a number of degrees of freedom, on which the shapes of the controller's products depend.
+_runners: dict[int, Run] = {}
 
 
 def _external(name: str, *, pointers: int, number: bool = False) -> Any:
-    """A C function for compiled code, which knows it by a name of our own."""
+    """A C function for compiled code, which refers to it as ``besttake_NAME``."""
     kinds = [numba.types.uintp] * pointers + [numba.types.intc] * number
     return numba.types.ExternalFunction(f"besttake_{name}", numba.types.void(*kinds))
 
 
-# Every module can be imported without what it needs to do anything.
+# Every module of BestTake can be imported without the libraries that it needs to run.
 with suppress(ImportError):
     import llvmlite.binding
     import numba
@@ -59,7 +58,7 @@ with suppress(ImportError):
 
 
 def _run(model: int, data: int, arm: RobotArm, count: int, begun: bool) -> None:
-    # As `controller.run`, with addresses.
+    # The same as `controller.run`, but with addresses.
     for number in range(count):
         if number > 0 or not begun:
             _step1(model, data)
@@ -70,9 +69,9 @@ def _run(model: int, data: int, arm: RobotArm, count: int, begun: bool) -> None:
 
 
 def runner(env: Any) -> Run:
-    """The compiled steps for a robosuite environment, or the interpreted ones where those cannot be had."""
+    """The compiled steps for a robosuite environment, or the interpreted ones if those are not available."""
     size = env.sim.model._model.nv
-    if size not in _proven:
+    if size not in _runners:
         try:
             run = _compiled()
             problem = "" if faithful(run, env) else "the last bits differ"
@@ -80,31 +79,31 @@ def runner(env: Any) -> Run:
             problem = one_line(error, 200)
         if problem:
             _log.info("LIBERO's physics steps are interpreted, not compiled: %s", problem)
-        _proven[size] = controller.run if problem else run
-    return _proven[size]
+        _runners[size] = controller.run if problem else run
+    return _runners[size]
 
 
 def faithful(run: Run, env: Any) -> bool:
-    """Whether ``run`` does what the interpreted steps do, from random poses around the current one, to the last bit."""
+    """Whether ``run`` gives the same bits as the interpreted steps, from random poses around the current one."""
     model, rng = env.sim.model._model, np.random.default_rng(0)
-    known, tried = mujoco.MjData(model), mujoco.MjData(model)
-    arms = arm_of(env, known), arm_of(env, tried)
+    datas = mujoco.MjData(model), mujoco.MjData(model)
+    arms = [arm_of(env, data) for data in datas]
     for _ in range(_ROUNDS):
         turns, kicks = rng.normal(0, 0.2, len(arms[0].rest)), rng.normal(0, 0.5, len(arms[0].rest))
         aim, gains, grip = rng.normal(0, 0.1, 3), rng.uniform(10, 200, (4, 3)), rng.uniform(-1, 1, 2)
-        wanted, _ = np.linalg.qr(rng.normal(size=(3, 3)))
-        ends = []
-        for one, data, arm in ((controller.run, known, arms[0]), (run, tried, arms[1])):
+        rotation, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+        results = []
+        for execute, data, arm in zip((controller.run, run), datas, arms, strict=True):
             mujoco.mj_resetData(model, data)
             data.qpos[:] = env.sim.data.qpos
             arm.joint_pos[:] += turns
             arm.joint_vel[:] = kicks
             mujoco.mj_step1(model, data)
-            arm.goal_pos[:], arm.goal_ori[:], arm.gains[:] = arm.eef_pos + aim, wanted, gains
+            arm.goal_pos[:], arm.goal_ori[:], arm.gains[:] = arm.eef_pos + aim, rotation, gains
             arm.rest[:], arm.grip[:], arm.closing[:] = arm.joint_pos - turns, grip, -grip / 20
-            one(model, data, arm, _STEPS, True)
-            ends.append([values.tobytes() for values in (data.qpos, data.qvel, data.qacc, data.ctrl, arm.grip)])
-        if ends[0] != ends[1]:
+            execute(model, data, arm, _STEPS, True)
+            results.append([values.tobytes() for values in (data.qpos, data.qvel, data.qacc, data.ctrl, arm.grip)])
+        if results[0] != results[1]:
             return False
     return True
 
@@ -122,8 +121,8 @@ def _compiled() -> Run:
             raise ComponentError(f"mujoco {mujoco.__version__} declares {FUNCTIONS[name]}")
         address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
         llvmlite.binding.add_symbol(f"besttake_{name}", address)
-    with _kept_in(_own_folder()) as kept:
-        compiled = numba.njit(nogil=True, cache=kept)(_run)
+    with _numba_cache(_own_folder()) as has_cache:
+        compiled = numba.njit(nogil=True, cache=has_cache)(_run)
 
     def run(model: Any, data: Any, arm: RobotArm, count: int, begun: bool) -> None:
         compiled(model._address, data._address, arm, count, begun)
@@ -132,8 +131,8 @@ def _compiled() -> Run:
 
 
 @contextmanager
-def _kept_in(folder: Path | None) -> Iterator[bool]:
-    """What is decorated here is kept in ``folder`` once it is compiled, if there is one."""
+def _numba_cache(folder: Path | None) -> Iterator[bool]:
+    """Have numba cache the functions that are decorated in this block in ``folder``, if there is one."""
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder or "")
     try:
@@ -145,11 +144,11 @@ def _kept_in(folder: Path | None) -> Iterator[bool]:
 def _own_folder() -> Path | None:
     """The cache directory of compiled code, named by a hash of sources and versions; None if others may write there."""
     sources = [Path(file).read_bytes() for file in (__file__, controller.__file__)]
-    made_of = versions("numba", "llvmlite", "numpy", "scipy", "robosuite", "mujoco")
-    folder = cache_dir() / "compiled" / short_hash(made_of, *sources)
+    libraries = versions("numba", "llvmlite", "numpy", "scipy", "robosuite", "mujoco")
+    folder = cache_dir() / "compiled" / short_hash(libraries, *sources)
     try:
-        for place in (*reversed(folder.parents), folder):  # `parents=True` would give the mode to the last one alone
-            place.mkdir(mode=0o700, exist_ok=True)
+        for parent in (*reversed(folder.parents), folder):  # with `parents=True` only the last one would get the mode
+            parent.mkdir(mode=0o700, exist_ok=True)
         if only_ours(folder):
             return folder
         _log.info("compiled code is not kept in %s: others can write there", folder)
@@ -159,14 +158,14 @@ def _own_folder() -> Path | None:
 
 
 def only_ours(folder: Path) -> bool:
-    """Whether nobody but this user and root can put a file into ``folder``, or another folder in its place."""
+    """Whether only this user and root can put a file into ``folder``, or another folder in its place."""
     if not hasattr(os, "getuid"):
         return False
-    for place in (folder.resolve(), *folder.resolve().parents):
-        is_ = place.stat()
-        others_write = is_.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        # In a sticky directory, as /tmp is, nobody can rename what is another's.
-        kept_apart = is_.st_mode & stat.S_ISVTX and place != folder.resolve()
-        if is_.st_uid not in (0, os.getuid()) or (others_write and not kept_apart):
+    for directory in (folder.resolve(), *folder.resolve().parents):
+        status = directory.stat()
+        others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        # In a sticky directory such as /tmp, nobody can rename a folder of another user.
+        is_sticky = status.st_mode & stat.S_ISVTX and directory != folder.resolve()
+        if status.st_uid not in (0, os.getuid()) or (others_write and not is_sticky):
             return False
     return True

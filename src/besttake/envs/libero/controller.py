@@ -1,7 +1,7 @@
-"""Between two physics steps of LIBERO: robosuite's operational space controller, to the same bits.
+"""robosuite's operational space controller, which acts between two physics steps of LIBERO, bit for bit the same.
 
-`control` uses the same functions of robosuite and numpy as robosuite does, on arrays of the same layout, on which the
-last bits of a product depend. It is plain Python, and within what numba compiles (`compiled`).
+`control` calls the same functions of robosuite and numpy as robosuite does, on arrays of the same memory layout, on
+which the last bits of a product depend. It is plain Python that numba can compile (`compiled`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from besttake.errors import ComponentError
 
-# Every module can be imported without what it needs to do anything.
+# Every module of BestTake can be imported without the libraries that it needs to run.
 with suppress(ImportError):
     from robosuite.utils.control_utils import nullspace_torques, opspace_matrices, orientation_error
 
@@ -24,10 +24,10 @@ F64 = NDArray[np.float64]
 
 
 class RobotArm(NamedTuple):
-    """What the controller of one scene reads and writes; most are views of where MuJoCo keeps its data.
+    """The arrays that the controller of one scene reads and writes; most are views of MuJoCo's own data.
 
-    ``goal_pos`` to ``closing`` are set before each control step: where to go, how stiffly (kp and kd of position and
-    orientation), the joint angles to stay near, the gripper's command and how it changes per physics step.
+    ``goal_pos`` to ``closing`` are set before each control step: the goal pose, the gains (kp and kd of position and
+    orientation), the joint angles to stay near, the gripper's command and its change per physics step.
     """
 
     goal_pos: F64
@@ -63,7 +63,7 @@ class RobotArm(NamedTuple):
 
 
 def arm_of(env: Any, data: Any) -> RobotArm:
-    """The arm of a robosuite environment in ``data``, which may be another one than the environment's own."""
+    """The arrays for a robosuite environment in ``data``, which need not be the environment's own."""
     robot = env.robots[0]
     controller, gripper, model = robot.controller, robot.gripper, env.sim.model._model
     site = env.sim.model.site_name2id(controller.eef_name)
@@ -73,8 +73,8 @@ def arm_of(env: Any, data: Any) -> RobotArm:
     low, high = robot.torque_limits
     jac_pos, jac_ori, masses = np.zeros((3, model.nv)), np.zeros((3, model.nv)), np.zeros((model.nv, model.nv))
 
-    # robosuite picks columns with a list of indexes, which leaves its arrays in Fortran order.
-    def picked(*shape: int) -> F64:
+    # robosuite selects columns by a list of indexes, so that its arrays are in Fortran order.
+    def fortran(*shape: int) -> F64:
         return np.zeros(shape, order="F")
 
     return RobotArm(
@@ -84,7 +84,7 @@ def arm_of(env: Any, data: Any) -> RobotArm:
         joint_pos=data.qpos[_span(controller.qpos_index)], joint_vel=data.qvel[dofs], qvel=data.qvel, qM=data.qM,
         bias=data.qfrc_bias[dofs], jac_pos=jac_pos, jac_ori=jac_ori, masses=masses,
         arm_jac_pos=jac_pos[:, dofs], arm_jac_ori=jac_ori[:, dofs], arm_masses=masses[dofs, dofs],
-        j_pos=picked(3, joints), j_ori=picked(3, joints), j_full=picked(6, joints), mass=picked(joints, joints),
+        j_pos=fortran(3, joints), j_ori=fortran(3, joints), j_full=fortran(6, joints), mass=fortran(joints, joints),
         low=np.array(low), high=np.array(high), torques=data.ctrl[_span(robot._ref_joint_actuator_indexes)],
         finger_bias=0.5 * (limits[:, 1] + limits[:, 0]), finger_weight=0.5 * (limits[:, 1] - limits[:, 0]),
         fingers=data.ctrl[fingers],
@@ -92,7 +92,7 @@ def arm_of(env: Any, data: Any) -> RobotArm:
 
 
 def control(arm: RobotArm) -> None:
-    """Command the motors as robosuite's controllers do; the Jacobians and masses are those of the current state."""
+    """Command the motors as robosuite's controllers do; Jacobians and masses must be those of the current state."""
     arm.j_pos[:] = arm.arm_jac_pos
     arm.j_ori[:] = arm.arm_jac_ori
     arm.j_full[:3] = arm.arm_jac_pos
@@ -111,7 +111,7 @@ def control(arm: RobotArm) -> None:
 
 
 def run(model: Any, data: Any, arm: RobotArm, count: int, begun: bool) -> None:
-    """``count`` physics steps; ``begun``: the first half of the first one, up to the controller, has been done."""
+    """Run ``count`` physics steps; ``begun``: the first one is done up to the controller."""
     for number in range(count):
         if number or not begun:
             mujoco.mj_step1(model, data)
@@ -124,5 +124,5 @@ def run(model: Any, data: Any, arm: RobotArm, count: int, begun: bool) -> None:
 def _span(indexes: Sequence[int]) -> slice:
     first, count = int(indexes[0]), len(indexes)
     if list(indexes) != list(range(first, first + count)):
-        raise ComponentError(f"the robot's indexes {list(indexes)} are not in a row")
+        raise ComponentError(f"the robot's indexes {list(indexes)} are not contiguous")
     return slice(first, first + count)

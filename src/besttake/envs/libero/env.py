@@ -1,9 +1,9 @@
 """LIBERO and LIBERO-Occ: ``libero:spatial|object|goal|10|90``, ``libero-occ:spatial|object|goal|10``.
 
-Starts 0..49 are the benchmark's fixed initial states. Higher indexes are placed by LIBERO's own sampler, seeded by
-the index: `spec.tuning` and scripted demonstrations take theirs from there, so that nothing is chosen or learned on
-a start that is evaluated. Conventions (flipped pictures, gripper, settling) are in `harness`, the simulator
-is in `simulator`, the installation and its files of initial states in `install`.
+Starts 0..49 are the benchmark's fixed initial states. Starts of higher indexes are placed by LIBERO's own sampler,
+seeded by the index. `spec.tuning` and scripted demonstrations use those, so that nothing is chosen or learned on a
+start of the evaluation. Conventions (flipped pictures, gripper, settling) are in `harness`, the simulator is in
+`simulator`, the installation and its files of initial states in `install`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ SUITES = ("spatial", "object", "goal", "10", "90")
 FIXED_STARTS = 50
 TUNING_STARTS = range(1000, 1050)
 
-
 State = Literal["proprio", "objects", "ee6d"]
-"""What the state holds: the robot's own numbers, those and the goal's poses, or what X-VLA reads."""
+"""The content of the state: proprioception, proprioception and the poses of the goal's objects, or X-VLA's state."""
 _STATE_DIMS: Mapping[State, int] = {"proprio": 8, "objects": 18, "ee6d": 20}
 _LAYOUTS: Mapping[State, str] = {"proprio": LIBERO.state, "objects": "", "ee6d": EE6D_STATE}
 
 
 @dataclass(frozen=True)
 class LiberoTask:
-    """A task on disk; ``init`` is None where every start comes from LIBERO's sampler."""
+    """The files of a task; ``init`` is None if all starts come from LIBERO's sampler."""
 
     spec: TaskSpec
     bddl: Path
@@ -53,9 +52,9 @@ class LiberoTask:
 
 @dataclass(frozen=True)
 class LiberoView:
-    """What is observed: pictures rendered at ``size`` and given at ``given`` pixels, and which ``state``.
+    """How a policy sees and controls LIBERO: pictures rendered at ``size`` and resized to ``given`` pixels, ``state``.
 
-    ``absolute``: actions are poses to go to, not changes.
+    ``absolute``: actions are target poses, not changes.
     """
 
     convention: Convention
@@ -66,7 +65,7 @@ class LiberoView:
 
     @property
     def evaluation(self) -> Evaluation:
-        """Settings with which the harness of this convention evaluates LIBERO."""
+        """The settings with which the harness of this convention evaluates LIBERO."""
         return EVALUATIONS[self.convention]
 
 
@@ -83,19 +82,19 @@ def make(
     suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str | None = None,
     horizon: int | str | None = None, state: str = "proprio", init: str | None = None, control: str = "relative",
 ) -> LiberoEnv:  # fmt: skip
-    """``libero:SUITE``, or ``libero:FILE.bddl?init=FILE`` for a task of your own.
+    """The env ``libero:SUITE``, or ``libero:FILE.bddl?init=FILE`` for a task of your own.
 
-    ``task`` narrows to names or indexes, separated by commas; ``size`` is the edge of the pictures (the convention's
-    by default); ``state=objects`` appends ground truth to the state, for policies that do not look; ``state=ee6d`` and
-    ``control=absolute`` are for X-VLA.
+    ``task`` selects tasks by name or index, separated by commas; ``size`` is the side of the pictures (default: the
+    convention's); ``state=objects`` appends ground truth to the state, for policies that read no images;
+    ``state=ee6d`` and ``control=absolute`` are for X-VLA.
     """
     view = _view(f"libero:{suite}", convention, size, state, control)
     paths = locate()
     if suite.endswith(".bddl"):
         bddl, steps = Path(suite), Reader(f"libero:{suite}").whole("horizon", horizon or 300)
         spec = TaskSpec(bddl.stem, bddl.stem, _instruction(bddl.stem), steps)
-        own = LiberoTask(spec, _existing(bddl), Path(init) if init else None)
-        return LiberoEnv(f"libero:{bddl.stem}", [own], paths, view)
+        single = LiberoTask(spec, _existing(bddl), Path(init) if init else None)
+        return LiberoEnv(f"libero:{bddl.stem}", [single], paths, view)
     name = _suite(f"libero:{suite}", suite, SUITES)
     folders = paths.bddl / f"libero_{name}", paths.init / f"libero_{name}"
     return _suite_env("libero", name, folders, view, task, horizon)
@@ -105,7 +104,7 @@ def make_occluded(
     suite: str, *, task: str | None = None, convention: str = "lerobot", size: int | str | None = None,
     horizon: int | str | None = None, state: str = "proprio", control: str = "relative",
 ) -> LiberoEnv:  # fmt: skip
-    """``libero-occ:SUITE``: the BDDL and init files of LIBERO-Occ, found under ``BESTTAKE_LIBERO_OCC``."""
+    """The env ``libero-occ:SUITE``, with the BDDL and init files of LIBERO-Occ under ``BESTTAKE_LIBERO_OCC``."""
     view = _view(f"libero-occ:{suite}", convention, size, state, control)
     name = _suite(f"libero-occ:{suite}", suite, SUITES[:-1])
     root, folder = os.environ.get(OCCLUDED_VARIABLE), f"libero_{name}_occluded"
@@ -120,7 +119,7 @@ def make_occluded(
 def _suite_env(
     scheme: str, suite: str, folders: tuple[Path, Path], view: LiberoView, wanted: str | None, horizon: Any
 ) -> LiberoEnv:
-    """The env of a suite whose BDDL and init files are in ``folders``; the first folder's name is the group."""
+    """The env of a suite whose BDDL and init files are in ``folders``; the name of the first is the task group."""
     uri, paths, (bddl, init) = f"{scheme}:{suite}", locate(), folders
     steps = Reader(uri).whole("horizon", horizon or view.evaluation.horizons[suite])
     tasks = []
@@ -132,7 +131,7 @@ def _suite_env(
 
 
 class LiberoEnv:
-    """LIBERO under BestTake's contract; keeps one task's simulator alive at a time."""
+    """LIBERO as a BestTake env, which keeps the simulator of one task at a time."""
 
     def __init__(self, name: str, tasks: Sequence[LiberoTask], paths: Paths, view: LiberoView) -> None:
         find_assets(paths)
@@ -154,7 +153,7 @@ class LiberoEnv:
         self._success = False
 
     def reset(self, start: Start) -> None:
-        """Go to ``start``: its initial state, then ten steps for things to settle."""
+        """Go to ``start``: its initial state, then ten steps in which objects settle."""
         opened = self._task(start.task)
         if start.index < FIXED_STARTS:
             if opened.init is None or not 0 <= start.index < len(opened.init):
@@ -165,35 +164,36 @@ class LiberoEnv:
             opened.sim.hard_reset(start.index)
         opened.sim.settle(harness.SETTLE_STEPS)
         if self._view.absolute:
-            opened.sim.take_poses()
+            opened.sim.use_absolute_actions()
         self._success = False
 
     def step(self, action: F32) -> Step:
-        """One control step. Success is sticky: LIBERO's evaluators stop at the first step at which the goal holds."""
+        """Execute one action. Success is sticky: LIBERO's evaluators stop at the first step at which the goal holds."""
         check_action(self.spec, action)
-        # robosuite turns a rotation to go to in the precision that it comes in, and lerobot-eval's is this one.
-        precise = np.float32 if self._view.absolute else np.float64
-        self._success = self._current.sim.step(np.asarray(action, precise)) or self._success
+        # robosuite converts a target rotation in the precision in which it gets it; lerobot-eval uses float32.
+        precision = np.float32 if self._view.absolute else np.float64
+        self._success = self._current.sim.step(np.asarray(action, precision)) or self._success
         return Step(success=self._success, done=False)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
-        """State (8,), or (18,) with the goal's poses, or X-VLA's (20,), and the pictures asked for, upright."""
+        """The upright images of ``cameras``, and the state: (8,), with the goal's poses (18,), or X-VLA's (20,)."""
         check_cameras(self.spec, cameras)
         sim, view = self._current.sim, self._view
         rendered = {camera: sim.render(CAMERAS[camera], view.size) for camera in cameras}
         images = {
             camera: harness.as_evaluated(harness.upright(image), view.given) for camera, image in rendered.items()
         }
-        own = sim.ee6d() if view.state == "ee6d" else sim.proprio(folded=view.evaluation.folds)
-        state = np.concatenate([own, sim.goal_poses()]) if view.state == "objects" else own
+        state = sim.ee6d() if view.state == "ee6d" else sim.proprio(folded=view.evaluation.folds)
+        if view.state == "objects":
+            state = np.concatenate([state, sim.goal_poses()])
         return Observation(images, state, self._current.task.spec.instruction)
 
     def save(self) -> LiberoSnapshot:
-        """A snapshot that any env of the same URI restores, in this process or another."""
+        """A snapshot that any env of the same URI can restore, in this process or another."""
         return LiberoSnapshot(self._current.task.spec.name, self._success, self._current.sim.save())
 
     def restore(self, snapshot: LiberoSnapshot) -> None:
-        """Put a snapshot back."""
+        """Restore a snapshot."""
         self._task(snapshot.task).sim.restore(snapshot.sim)
         self._success = snapshot.success
 
@@ -204,7 +204,7 @@ class LiberoEnv:
             self._open = None
 
     def simulator(self) -> LiberoSim:
-        """The simulator of the current task, for ground truth (scripted experts)."""
+        """The simulator of the current task, from which scripted experts read ground truth."""
         return self._current.sim
 
     def bddl(self, task: str) -> Path:
@@ -226,7 +226,7 @@ class LiberoEnv:
 
 
 class _OpenTask:
-    """A task's simulator, its initial states, and the scene as a hard reset leaves it."""
+    """A task's simulator, its initial states, and the state of the scene after a hard reset."""
 
     def __init__(self, task: LiberoTask, control_env: Any) -> None:
         self.task = task
@@ -234,9 +234,10 @@ class _OpenTask:
         try:
             self.sim = LiberoSim(control_env, task.bddl)
         except (OSError, ValueError) as error:
-            # MuJoCo reports a missing mesh or texture as ValueError, robosuite as FileNotFoundError.
-            problem = f"LIBERO cannot build the scene, are its assets complete? ({one_line(error)})"
-            raise ComponentError(f"{task.bddl.name}: {problem}") from error
+            # MuJoCo raises ValueError if a mesh or texture is missing, robosuite FileNotFoundError.
+            raise ComponentError(
+                f"{task.bddl.name}: LIBERO cannot build the scene, are its assets complete? ({one_line(error)})"
+            ) from error
         self.close = weakref.finalize(self, self.sim.close)
         self.sim.hard_reset(seed=0)
         self.pristine: SimState = self.sim.save()
@@ -247,10 +248,10 @@ def _view(uri: str, convention: str, size: int | str | None, state: str, control
     chosen: Convention = read.choice("convention", convention, get_args(Convention))
     layout: State = read.choice("state", state, get_args(State))
     absolute = read.choice("control", control, ("relative", "absolute")) == "absolute"
-    own, asked = EVALUATIONS[chosen], read.optional_whole("size", size)
-    # openpi's policies get 224 pixels however large the picture was; the others get what is rendered.
-    given = asked if asked and own.given == own.rendered else own.given
-    return LiberoView(chosen, asked or own.rendered, given, layout, absolute)
+    usual, rendered = EVALUATIONS[chosen], read.optional_whole("size", size)
+    # openpi's policies get 224 pixels whatever size was rendered; the others get pictures as rendered.
+    given = rendered if rendered and usual.given == usual.rendered else usual.given
+    return LiberoView(chosen, rendered or usual.rendered, given, layout, absolute)
 
 
 def _suite(uri: str, suite: str, known: Sequence[str]) -> str:
@@ -268,12 +269,12 @@ def _existing(bddl: Path) -> Path:
 
 
 def _instruction(name: str) -> str:
-    # LIBERO takes the instruction from the file's name, after the scene where there is one.
+    # LIBERO derives the instruction from the file's name, without the scene at its beginning, if any.
     return re.sub(r"^[A-Z_]+SCENE\d+_", "", name).replace("_", " ")
 
 
 def _task_names(paths: Paths, suite: str) -> tuple[str, ...]:
-    # LIBERO's own list sits in a package whose __init__ needs torch; the list itself does not.
+    # LIBERO's list of tasks is in a package whose __init__ needs torch; the list itself does not.
     path = paths.package / "benchmark" / "libero_suite_task_map.py"
     try:
         return tuple(runpy.run_path(str(path))["libero_task_map"][suite])

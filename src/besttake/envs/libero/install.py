@@ -1,4 +1,4 @@
-"""Where LIBERO lives on this machine, how to import it without its prompt, downloads and noise, and its init files.
+"""Find LIBERO on this machine, import it without its prompt, downloads and log messages, and read its init files.
 
 The files of initial states are pickles inside a zip, and are read without trusting them.
 """
@@ -24,12 +24,12 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from besttake.envs.base import choose_device, choose_gl, cuda_unmentioned
+from besttake.envs.base import choose_device, choose_gl, without_visible_gpus
 from besttake.errors import ComponentError, MissingExtra, one_clear_error
 
 ASSETS_VARIABLE = "BESTTAKE_LIBERO_ASSETS"
 OCCLUDED_VARIABLE = "BESTTAKE_LIBERO_OCC"
-# What a pickled float64 array is made of, under numpy 1 and numpy 2 names. Nothing else may be called.
+# The parts of a pickled float64 array, by their names in numpy 1 and numpy 2. Nothing else may be called.
 _ALLOWED = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
@@ -51,7 +51,7 @@ class Paths:
 
 
 def locate() -> Paths:
-    """Find hf-libero without importing it; a config of the user's, if there is one, says where its files are."""
+    """Find hf-libero without importing it; the user's config, if there is one, says where its files are."""
     specs = {name: importlib.util.find_spec(name) for name in ("libero", "robosuite", "bddl")}
     for name, spec in specs.items():
         if spec is None:
@@ -61,27 +61,25 @@ def locate() -> Paths:
     if not libero.submodule_search_locations:
         raise ComponentError(f"{libero.origin} hides hf-libero, which is also called `libero`: run from elsewhere")
     package = Path(next(iter(libero.submodule_search_locations))) / "libero"
-    config = _user_config()
-    places: dict[str, Any] = {"bddl_files": package / "bddl_files", "init_states": package / "init_files"}
-    if config is not None:
+    folders: dict[str, Any] = {"bddl_files": package / "bddl_files", "init_states": package / "init_files"}
+    if (config := _user_config()) is not None:
         with suppress(OSError, yaml.YAMLError):
-            places |= yaml.safe_load(config.read_text()) or {}
-    return Paths(package, Path(places["bddl_files"]), Path(places["init_states"]))
+            folders |= yaml.safe_load(config.read_text()) or {}
+    return Paths(package, Path(folders["bddl_files"]), Path(folders["init_states"]))
 
 
 def find_assets(paths: Paths) -> Path | None:
-    """The directory of meshes and textures: the user's, the package's, or None where the hub must be asked."""
-    named = os.environ.get(ASSETS_VARIABLE)
-    if named is not None:
-        if not (Path(named) / "scenes").is_dir():
-            raise ComponentError(f"{ASSETS_VARIABLE}={named}: no LIBERO assets there (a `scenes` directory is missing)")
-        return Path(named)
+    """The directory of meshes and textures: the user's or the package's; None if they must be downloaded."""
+    if (chosen := os.environ.get(ASSETS_VARIABLE)) is not None:
+        if not (Path(chosen) / "scenes").is_dir():
+            raise ComponentError(f"{ASSETS_VARIABLE}={chosen}: no LIBERO assets there (`scenes` is missing)")
+        return Path(chosen)
     bundled = paths.package / "assets"
     return bundled if bundled.is_dir() else None
 
 
 def import_libero(paths: Paths) -> Any:
-    """Import hf-libero and give its ``ControlEnv``; the environment variables it reads are settled first."""
+    """Set the environment variables that hf-libero reads, import it, and return its ``ControlEnv``."""
     choose_gl()
     choose_device()
     if _user_config() is None:
@@ -92,10 +90,12 @@ def import_libero(paths: Paths) -> Any:
     if assets is None:
         assets = Path(libero.get_assets_path())
         if not assets.is_dir():
-            hint = f"set {ASSETS_VARIABLE} to a directory that holds them"
-            raise ComponentError(f"LIBERO's assets are neither in its package nor on the hub from here; {hint}")
+            raise ComponentError(
+                "LIBERO's assets are neither in its package nor available from the hub;"
+                f" set {ASSETS_VARIABLE} to a directory that holds them"
+            )
     setattr(libero, "_assets_path_cache", str(assets))  # noqa: B010 - the only way that hf-libero offers
-    with cuda_unmentioned():
+    with without_visible_gpus():
         return importlib.import_module("libero.libero.envs.env_wrapper").ControlEnv
 
 
@@ -113,7 +113,7 @@ def _write_config(paths: Paths) -> None:
     owner = os.getpid()
 
     def remove() -> None:
-        # A forked worker inherits this hook, but not the directory.
+        # A forked worker inherits this hook, but does not own the directory.
         if os.getpid() == owner:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -123,7 +123,7 @@ def _write_config(paths: Paths) -> None:
 class _ArraysOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only numpy arrays are allowed")
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}, and only numpy arrays are allowed")
         return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 
 
@@ -133,7 +133,7 @@ def load_init_states(path: Path) -> NDArray[np.float64]:
         raise ComponentError(f"LIBERO initial states {path} do not exist; name another file or leave `init` out")
     if not zipfile.is_zipfile(path):
         raise ComponentError(f"{path}: not a LIBERO init file (not a zip archive)")
-    # A hostile or damaged pickle can fail in any way at all.
+    # A hostile or damaged pickle can raise any exception.
     with one_clear_error(f"{path}: initial states cannot be read: {{}}"), zipfile.ZipFile(path) as archive:
         inner = [name for name in archive.namelist() if name.endswith("data.pkl")]
         if len(inner) != 1:

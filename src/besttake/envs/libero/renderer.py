@@ -1,11 +1,11 @@
-"""Pictures of a MuJoCo scene as robosuite draws them, without drawing what no pixel can show.
+"""Render a MuJoCo scene as robosuite does, without the geoms that no pixel can show.
 
-A LIBERO scene has some 250,000 faces, most of them outside the view of the camera at the wrist, and on a CPU a picture
-costs what its faces cost, whatever its size. `Renderer` leaves out bodies that lie wholly outside what the camera sees,
-directly or in a mirror: such a body covers no sample of the picture, so the picture is the same to the last bit.
+A LIBERO scene has some 250,000 faces, most of them outside the view of the wrist camera, and on a CPU the time for a
+picture depends on the number of faces, not on its size. `Renderer` leaves out geoms that lie entirely outside the
+camera's view, directly or in a mirror. They cover no sample of the picture, so the picture is the same to the last bit.
 
-What is in view but behind something else is drawn: an oracle that knows what is hidden would save another 4 % of an
-`agentview` picture and 15 % of a wrist picture.
+Geoms in view but hidden behind others are rendered: leaving them out could save another 4 % of the time of an
+`agentview` picture and 15 % of that of a wrist picture.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 from besttake.types import U8
 
 F64 = NDArray[np.float64]
-# robosuite shows groups 1 and 2: what is seen, not what collides.
+# robosuite shows groups 1 and 2, which are the visual geoms, not those for collisions.
 _SHOWN, _HIDDEN = (1, 2), 5
-# In metres: far more than MuJoCo's float32 can lose.
+# In metres, far above the rounding errors of MuJoCo's float32.
 _MARGIN = 1e-3
 _DRAWN = ("mesh", "tex", "mat", "hfield", "skin")
 
 
 class Renderer:
-    """A graphics context with the meshes and textures of a model, which can go on with another model that has the same.
+    """A graphics context with the meshes and textures of a model; another model that has the same can reuse it.
 
-    Any number may live in one process, and others beside them: each makes its own context current when it draws, and
-    afterwards the one that was current before.
+    A process may have several renderers, also of others: each makes its own context current while it renders, and
+    then restores the previous one.
     """
 
     def __init__(self, model: Any, device: int) -> None:
@@ -46,22 +46,22 @@ class Renderer:
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         self._options = mujoco.MjvOption()
         self._options.geomgroup[:] = [group in _SHOWN for group in range(len(self._options.geomgroup))]
-        self._drawn = _drawn_digest(model)
+        self._uploaded = _digest_of_uploads(model)
         self._set_model(model)
-        with _giving_back():
+        with _restored_context():
             self._gl = GLContext(max_width=640, max_height=480, device_id=device)
             self._gl.make_current()
             self._upload()
 
     def adopt(self, model: Any) -> bool:
-        """Draw ``model`` from now on, if its meshes and textures are those that were uploaded; whether they are."""
-        if self._con is None or _drawn_digest(model) != self._drawn:
+        """Render ``model`` from now on if its meshes and textures are those uploaded; return whether they are."""
+        if self._con is None or _digest_of_uploads(model) != self._uploaded:
             return False
         self._set_model(model)
         return True
 
     def picture(self, data: Any, camera: int, size: int) -> U8:
-        """(size, size, 3), bottom row first, of the poses in ``data``."""
+        """Render the poses in ``data``: (size, size, 3), bottom row first."""
         model = self._model
         self._camera.fixedcamid = camera
         groups = model.geom_group.copy()
@@ -72,17 +72,17 @@ class Renderer:
         finally:
             model.geom_group[:] = groups
         area, picture = mujoco.MjrRect(0, 0, size, size), np.empty((size, size, 3), np.uint8)
-        with _giving_back():
+        with _restored_context():
             self._gl.make_current()
-            self._make_room(size)
+            self._enlarge_buffer(size)
             mujoco.mjr_render(area, self._scene, self._con)
             mujoco.mjr_readPixels(picture, None, area, self._con)
         return picture
 
     def free(self) -> None:
-        """Give the graphics context back."""
+        """Free the graphics context."""
         if self._con is not None:
-            with _giving_back():
+            with _restored_context():
                 self._gl.make_current()
                 self._con.free()
                 self._gl.free()
@@ -92,10 +92,10 @@ class Renderer:
         self._model = model
         self._scene = mujoco.MjvScene(model, maxgeom=1000)
 
-    def _make_room(self, size: int) -> None:
+    def _enlarge_buffer(self, size: int) -> None:
         if size > min(self._con.offWidth, self._con.offHeight):
-            room = self._model.vis.global_
-            room.offwidth, room.offheight = max(size, room.offwidth), max(size, room.offheight)
+            settings = self._model.vis.global_
+            settings.offwidth, settings.offheight = max(size, settings.offwidth), max(size, settings.offheight)
             self._con.free()
             self._upload()
 
@@ -105,11 +105,11 @@ class Renderer:
 
 
 @contextmanager
-def _giving_back() -> Iterator[None]:
-    """Afterwards the graphics context, or none, that was current is so again.
+def _restored_context() -> Iterator[None]:
+    """Restore the current graphics context (or none) at the end of the block.
 
-    robosuite's own renderer draws, and frees what it has uploaded, in whichever context is current. (OSMesa cannot be
-    asked for all that was current; with it, others must not draw beside BestTake.)
+    robosuite's own renderer renders and frees its uploads in whichever context is current. (OSMesa cannot report the
+    current context completely; with it, others must not render in the same process.)
     """
     if os.environ.get("MUJOCO_GL") != "egl":
         yield
@@ -128,14 +128,13 @@ def _giving_back() -> Iterator[None]:
 
 
 def unseen(model: Any, data: Any, camera: int) -> NDArray[np.bool_]:
-    """(ngeom,): which geoms cannot be seen by ``camera``, neither directly nor in a mirror.
+    """Which geoms (ngeom,) ``camera`` cannot see, neither directly nor in a mirror.
 
-    What is transparent (drawn in an order of its own), infinite or of unknown bounds is never left out, and nothing is
-    where a light casts shadows or where the camera is not a plain one.
+    Transparent (rendered in a separate order), infinite and unbounded geoms always count as seen, and all geoms do if a
+    light casts shadows or the camera is not a plain perspective one.
     """
-    nobody = np.zeros(model.ngeom, bool)
-    if model.light_castshadow.any() or model.cam_sensorsize[camera].any() or _projection(model, camera):
-        return nobody
+    if model.light_castshadow.any() or model.cam_sensorsize[camera].any() or _is_orthographic(model, camera):
+        return np.zeros(model.ngeom, bool)
     view = _Pyramid.of_camera(data.cam_xpos[camera], data.cam_xmat[camera].reshape(3, 3), model.cam_fovy[camera])
     solid = (model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE) & _opaque(model)
     boxes = _Boxes.of_geoms(model, data)
@@ -143,7 +142,7 @@ def unseen(model: Any, data: Any, camera: int) -> NDArray[np.bool_]:
     mirrors = _mirrors(model)
     seen_mirrors = np.flatnonzero(mirrors & ~hidden)
     if mirrors.sum() > 1:
-        # MuJoCo lets one mirror reflect, and which one may depend on those out of view.
+        # MuJoCo lets only one mirror reflect, and which one may depend on mirrors out of view.
         hidden &= ~mirrors
     for mirror in seen_mirrors:
         axes, center = data.geom_xmat[mirror].reshape(3, 3), data.geom_xpos[mirror]
@@ -164,37 +163,37 @@ class _Boxes:
 
     @classmethod
     def of_geoms(cls, model: Any, data: Any) -> _Boxes:
-        """A box for each geom that holds all that is drawn of it."""
+        """The bounding box of each geom."""
         axes, bounds = data.geom_xmat.reshape(-1, 3, 3), model.geom_aabb.reshape(-1, 2, 3)
         return cls(data.geom_xpos + np.einsum("nij,nj->ni", axes, bounds[:, 0]), axes, bounds[:, 1])
 
 
 @dataclass(frozen=True)
 class _Pyramid:
-    """What lies on the inner side of every plane: (k, 3) unit normals that point inwards, and a point of each."""
+    """The space on the inner side of several planes: their unit normals (k, 3), inwards, and a point of each (k, 3)."""
 
     normals: F64
     points: F64
 
     @classmethod
     def of_camera(cls, eye: F64, axes: F64, degrees_high: float) -> _Pyramid:
-        """A square view along the camera's -z axis, from the eye on."""
+        """The square view of a camera at ``eye`` along its -z axis."""
         right, up, back = axes.T
         half = np.deg2rad(degrees_high) / 2
         sides = [np.cos(half) * side - np.sin(half) * back for side in (right, -right, up, -up)]
         return cls(np.array([*sides, -back]), np.tile(eye, (5, 1)))
 
     def mirrored(self, point: F64, normal: F64) -> _Pyramid:
-        """What is seen in a mirror through ``point``: this pyramid's mirror image, in front of the mirror."""
+        """The space seen in a mirror through ``point``: this pyramid's mirror image, in front of the mirror."""
         normals = self.normals - 2 * np.outer(self.normals @ normal, normal)
         points = self.points - 2 * np.outer((self.points - point) @ normal, normal)
         return _Pyramid(np.vstack([normals, normal]), np.vstack([points, point]))
 
     def through(self, axes: F64, halves: F64) -> _Pyramid:
-        """What a mirrored pyramid sees through its mirror: the upper side, at its last point, of a box with these axes.
+        """The part of a mirrored pyramid seen through its mirror: the upper side, at its last point, of a box.
 
-        A reflection shows only where the mirror itself does: on a ray from the mirrored eye that meets the box's mirror
-        image, which rises from the mirror by the box's height.
+        ``axes`` and ``halves`` are those of the box. A reflection is visible only where the mirror is: on rays from the
+        mirrored eye through the box's mirror image, which rises from the mirror by the box's height.
         """
         eye, mirror = self.points[0], self.points[-1]
         away = (eye - mirror) @ axes
@@ -209,22 +208,22 @@ class _Pyramid:
         return _Pyramid(np.vstack([self.normals, units]), np.vstack([self.points, np.tile(eye, (4, 1))]))
 
     def excludes(self, boxes: _Boxes) -> NDArray[np.bool_]:
-        """(n,): which boxes lie wholly beyond one of the planes."""
+        """Which boxes (n,) lie entirely beyond one of the planes."""
         depth = boxes.centers @ self.normals.T - np.einsum("ki,ki->k", self.normals, self.points)
         reach = np.einsum("nkj,nj->nk", np.abs(self.normals @ boxes.axes), boxes.halves)
         outside: NDArray[np.bool_] = np.any(depth + reach < -_MARGIN, axis=1)
         return outside
 
 
-def _projection(model: Any, camera: int) -> bool:
-    """Whether the camera projects otherwise than in perspective."""
+def _is_orthographic(model: Any, camera: int) -> bool:
+    """Whether the camera has another projection than perspective."""
     if hasattr(model, "cam_projection"):
         return bool(model.cam_projection[camera])
     return bool(model.cam_orthographic[camera])
 
 
 def _opaque(model: Any) -> NDArray[np.bool_]:
-    materials = np.append(model.mat_rgba[:, 3], 1.0)  # the last is that of geoms without one, whose index is -1
+    materials = np.append(model.mat_rgba[:, 3], 1.0)  # the last is for geoms without a material, whose index is -1
     opaque: NDArray[np.bool_] = np.minimum(model.geom_rgba[:, 3], materials[model.geom_matid]) >= 1.0
     return opaque
 
@@ -236,8 +235,8 @@ def _mirrors(model: Any) -> NDArray[np.bool_]:
     return mirrors
 
 
-def _drawn_digest(model: Any) -> bytes:
-    """Of all that MuJoCo uploads to a graphics context."""
+def _digest_of_uploads(model: Any) -> bytes:
+    """A hash of everything that MuJoCo uploads to a graphics context."""
     digest = hashlib.sha256(repr((model.vis, model.stat)).encode())
     for name in dir(model):
         values = getattr(model, name) if name.partition("_")[0] in _DRAWN else None

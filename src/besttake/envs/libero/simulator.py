@@ -1,24 +1,23 @@
-"""One LIBERO task as a simulator that renders on demand and can be put back exactly.
+"""One LIBERO task as a simulator that renders on demand and can be restored exactly.
 
-Departures from robosuite's own loop, none of which changes a bit of what it computes (the integration tests and
-`python -m bench.libero_bits` compare with it):
+It differs from robosuite's own loop as follows, without changing a bit of its results (the integration tests and
+`python -m bench.libero_bits` compare them):
 
-* cameras are not sampled at every step: when robosuite would sample them, the poses that a picture depends on are
-  copied (a few kilobytes), and a picture is drawn from the copy if anyone asks for it;
-* the position and velocity stages of MuJoCo run once per physics step instead of three times;
-* the control step (`OscStep`) computes one Jacobian per physics step instead of four and looks names up once; its
-  arithmetic (`controller`) is compiled where that gives the same bits (`compiled`). It knows the one set-up that LIBERO
-  uses, and leaves any other (`unlike`) to robosuite;
-* whether the goal holds is asked once per step instead of twice;
-* what a camera cannot see is not drawn, and meshes stay uploaded when the scene is built anew (`renderer`);
+* cameras are not sampled at every step: when robosuite would sample them, the poses on which a picture depends are
+  copied (a few kilobytes), and a picture is rendered from the copy on demand;
+* the control step (`OscStep`) runs MuJoCo's position and velocity stages once per physics step instead of three times,
+  computes one Jacobian instead of four and looks up names once; its arithmetic (`controller`) is compiled if that gives
+  the same bits (`compiled`). It supports only the set-up that LIBERO uses; any other (`unlike`) is left to robosuite;
+* the goal is checked once per step instead of twice;
+* geoms that a camera cannot see are not rendered, and meshes stay uploaded when the scene is rebuilt (`renderer`);
 * the whole state, of MuJoCo and of robosuite's Python objects, can be saved and restored.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,7 +43,7 @@ _POSES = (
 _MODEL = ("body_pos", "body_quat", "site_rgba", "geom_rgba")
 _WHOLE = mujoco.mjtState.mjSTATE_INTEGRATION
 ROBOSUITE = "1.4.0"
-_OWN = (
+_STEP_METHODS = (
     *("step", "_pre_action", "_post_action", "_post_process", "_update_observables", "_get_observations", "reward"),
     "check_contact",
 )
@@ -53,9 +52,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SimState:
-    """Everything that what follows depends on: MuJoCo's state and poses, and robosuite's own variables.
+    """The whole state of a simulation: MuJoCo's state and poses, and robosuite's own variables.
 
-    ``seen`` are the poses when robosuite last sampled its sensors, ``model`` what a start changes in the model.
+    ``seen`` are the poses when robosuite last sampled its sensors, ``model`` those values of the model that depend on
+    the start.
     """
 
     state: Array
@@ -77,19 +77,19 @@ class LiberoSim:
         self._env = self._control.env
         self._seen: dict[str, Array] = {}
         self._observables: dict[str, Any] = {}
-        self._clock = self._watch_instead_of_observing()
+        self._clock = self._replace_observables()
         self._renderer: Renderer | None = None
-        self._step: Callable[[Array], bool] = self.own_step
-        self._lean = True
+        self._step: Callable[[Array], bool] = self.robosuite_step
+        self._fast = True
 
     @property
     def robosuite(self) -> Any:
-        """The robosuite environment, for ground truth (scripted experts)."""
+        """The robosuite environment, from which scripted experts read ground truth."""
         return self._env
 
     def hard_reset(self, seed: int) -> None:
-        """Build the scene anew. Where fixtures stand, and objects until `set_init_state`, is a function of ``seed``."""
-        # LIBERO appends to this list at each reset and then draws once per entry.
+        """Rebuild the scene. ``seed`` determines the places of fixtures and, until `set_init_state`, of objects."""
+        # LIBERO appends to this list at each reset and then samples once per entry.
         self._env.object_property_initializers.clear()
         self._env._observables = self._observables
         from robosuite.utils.errors import RandomizationError
@@ -99,7 +99,7 @@ class LiberoSim:
                 with suppress(RandomizationError):
                     self._env.reset()
                     self._env._observables = {"besttake": self._clock}
-                    self._renew()
+                    self._adopt_scene()
                     return
         raise ComponentError(f"{self._env.bddl_file_name}: LIBERO found no valid placement with seed {seed}")
 
@@ -107,31 +107,32 @@ class LiberoSim:
         """Go to one of LIBERO's fixed initial states (1 + nq + nv,)."""
         expected = 1 + self._env.sim.model.nq + self._env.sim.model.nv
         if state.shape != (expected,):
-            sizes = f"an initial state has {state.size} numbers and this scene {expected}"
-            raise ComponentError(f"{self._env.bddl_file_name}: {sizes}; the init file belongs to another task")
+            raise ComponentError(
+                f"{self._env.bddl_file_name}: an initial state has {state.size} numbers and this scene {expected};"
+                " the init file belongs to another task"
+            )
         self._control.set_init_state(state)
 
     def settle(self, steps: int) -> None:
-        """Let objects come to rest with the gripper open, as every LIBERO evaluator does."""
+        """Let objects come to rest with the gripper open, as in every LIBERO evaluation."""
         for _ in range(steps):
             self.step(np.asarray(REST, np.float64))
 
     def step(self, action: Array) -> bool:
-        """One control step (50 ms); whether the goal holds after it."""
-        # Right after a reset robosuite's controller acts, for one physics step, on what it saw before the reset.
-        stale = not self._env.robots[0].controller.new_update
-        return self.own_step(action) if stale else self._step(action)
+        """Execute one control step (50 ms), and return whether the goal holds after it."""
+        # Right after a reset robosuite's controller acts, for one physics step, on its data from before the reset.
+        is_stale = not self._env.robots[0].controller.new_update
+        return self.robosuite_step(action) if is_stale else self._step(action)
 
-    def own_step(self, action: Array) -> bool:
-        """The same as `step`, by robosuite's own controller."""
-        with _once_per_physics_step(self._env.sim):
-            _, _, success, _ = self._env.step(action)
+    def robosuite_step(self, action: Array) -> bool:
+        """The same as `step`, by robosuite's own loop and controller."""
+        _, _, success, _ = self._env.step(action)
         return bool(success)
 
     def proprio(self, *, folded: bool = False) -> F32:
-        """(8,): end effector position 3, axis-angle of its quaternion 3, finger positions 2.
+        """The proprioceptive state (8,): end effector position 3, axis-angle of its quaternion 3, finger positions 2.
 
-        ``folded``: of q and -q, which are the same rotation, the one with the shorter turn.
+        ``folded``: convert the quaternion with the shorter angle of q and -q, which are the same rotation.
         """
         robot = self._env.robots[0]
         position = self._seen["site_xpos"][robot.eef_site_id]
@@ -143,35 +144,35 @@ class LiberoSim:
         return np.concatenate([position, axis_angle(quaternion), fingers]).astype(np.float32)
 
     def ee6d(self) -> F32:
-        """(20,): end effector position 3, the first two columns of its rotation 6, zeros, as LeRobot gives X-VLA.
+        """The state (20,) that LeRobot gives X-VLA: end effector position 3, two columns of its rotation 6, zeros.
 
-        The rotation is the one that the controller acts on: the end effector's at the last physics step.
+        The rotation is that on which the controller acts: the end effector's at the last physics step.
         """
         robot = self._env.robots[0]
-        turn = self._env.sim.data.site_xmat[robot.eef_site_id].reshape(3, 3)
+        rotation = self._env.sim.data.site_xmat[robot.eef_site_id].reshape(3, 3)
         position = self._seen["site_xpos"][robot.eef_site_id]
-        return np.concatenate([position, turn[:, 0], turn[:, 1], np.zeros(11)]).astype(np.float32)
+        return np.concatenate([position, rotation[:, 0], rotation[:, 1], np.zeros(11)]).astype(np.float32)
 
-    def take_poses(self) -> None:
-        """From now until the next reset, actions are poses to go to, not changes."""
+    def use_absolute_actions(self) -> None:
+        """Interpret actions, until the next reset, as target poses instead of changes."""
         self._env.robots[0].controller.use_delta = False
 
     def goal_poses(self) -> F32:
-        """(10,): position 3 and quaternion xyzw 4 of what the goal moves, position 3 of where it goes."""
+        """The goal's poses (10,): position 3 and quaternion xyzw 4 of the object to move, position 3 of its target."""
         goal = next((g for g in self._env.parsed_problem["goal_state"] if len(g) == 3), None)
         if goal is None or goal[1] not in self._env.objects_dict:
             file = self._env.bddl_file_name
             raise ComponentError(f"{file}: its goal moves no object, so state=objects has no meaning")
         item = self._env.obj_body_id[goal[1]]
         if goal[2] in self._env.obj_body_id:
-            place = self._seen["xpos"][self._env.obj_body_id[goal[2]]]
+            target = self._seen["xpos"][self._env.obj_body_id[goal[2]]]
         else:
-            place = self._seen["site_xpos"][self._env.sim.model.site_name2id(goal[2])]
-        turn = self._seen["xquat"][item][[1, 2, 3, 0]]
-        return np.concatenate([self._seen["xpos"][item], turn, place]).astype(np.float32)
+            target = self._seen["site_xpos"][self._env.sim.model.site_name2id(goal[2])]
+        quaternion = self._seen["xquat"][item][[1, 2, 3, 0]]
+        return np.concatenate([self._seen["xpos"][item], quaternion, target]).astype(np.float32)
 
     def render(self, camera: str, size: int) -> U8:
-        """The picture of ``camera`` as robosuite would have sampled it: (size, size, 3), bottom row first."""
+        """The picture of ``camera`` at robosuite's last sampling time: (size, size, 3), bottom row first."""
         sim, now = self._env.sim, self._poses()
         renderer = self._renderer = self._renderer or self._make_renderer()
         self._put_poses(self._seen)
@@ -181,7 +182,7 @@ class LiberoSim:
             self._put_poses(now)
 
     def save(self) -> SimState:
-        """The whole state; `restore` on any simulator of the same task goes on from it bit for bit."""
+        """The whole state; any simulator of the same task can `restore` it bit for bit."""
         sim, robot, clock = self._env.sim, self._env.robots[0], self._clock
         state = np.empty(mujoco.mj_stateSize(sim.model._model, _WHOLE))
         mujoco.mj_getState(sim.model._model, sim.data._data, state, _WHOLE)
@@ -193,12 +194,12 @@ class LiberoSim:
         return SimState(state, self._poses(), seen, model, _numbers(robot.controller), gripper, sampling, time)
 
     def restore(self, snapshot: SimState) -> None:
-        """Put a snapshot of the same task back."""
+        """Restore a snapshot of the same task."""
         sim, robot, clock = self._env.sim, self._env.robots[0], self._clock
         for name, value in snapshot.model.items():
             getattr(sim.model, name)[:] = value
         mujoco.mj_setState(sim.model._model, sim.data._data, snapshot.state, _WHOLE)
-        # Contacts and inertias follow from the state; poses may lag it by one physics step and are put back as seen.
+        # Contacts and inertias follow from the state; poses may lag it by one physics step and are restored separately.
         mujoco.mj_forward(sim.model._model, sim.data._data)
         self._put_poses(snapshot.poses)
         self._seen = dict(snapshot.seen)
@@ -212,23 +213,24 @@ class LiberoSim:
     def close(self) -> None:
         """Free the renderer and the simulator."""
         self._free_renderer()
-        self._step = self.own_step
+        self._step = self.robosuite_step
         with suppress(Exception):
             self._control.close()
 
-    def _watch_instead_of_observing(self) -> Any:
+    def _replace_observables(self) -> Any:
+        """Disable robosuite's observables in favour of one that keeps the poses whenever those would be sampled."""
         from robosuite.utils.observables import Observable, sensor
 
         for observable in self._env._observables.values():
             observable.set_enabled(False)
 
         @sensor(modality="besttake")  # type: ignore[untyped-decorator]
-        def look(_: Any) -> NDArray[np.float64]:
+        def keep_poses(_: Any) -> NDArray[np.float64]:
             self._seen = {**self._poses(), "qpos": self._env.sim.data.qpos.copy()}
             return np.zeros(1)
 
-        clock = Observable("besttake", look, sampling_rate=self._env.control_freq)
-        # A reset wants to find all of them; a step goes through them 25 times.
+        clock = Observable("besttake", keep_poses, sampling_rate=self._env.control_freq)
+        # A reset needs all observables, but a step would go through them 25 times.
         self._observables = {**self._env._observables, "besttake": clock}
         self._env._observables = {"besttake": clock}
         return clock
@@ -242,15 +244,15 @@ class LiberoSim:
         for name in _POSES:
             getattr(data, name)[:] = poses[name]
 
-    def _renew(self) -> None:
-        """After a hard reset, which makes a new model and a new robot."""
+    def _adopt_scene(self) -> None:
+        """Use the new model and robot of a hard reset."""
         model = self._env.sim.model._model
         if self._renderer is not None and not self._renderer.adopt(model):
             self._free_renderer()
-        if self._lean and (difference := unlike(self._env)):
-            _log.info("LIBERO takes robosuite's own, slower step: %s", difference)
-            self._lean = False
-        self._step = OscStep(self._env, self._clock) if self._lean else self.own_step
+        if self._fast and (difference := unlike(self._env)):
+            _log.info("LIBERO uses robosuite's own, slower step: %s", difference)
+            self._fast = False
+        self._step = OscStep(self._env, self._clock) if self._fast else self.robosuite_step
 
     def _make_renderer(self) -> Renderer:
         try:
@@ -267,33 +269,9 @@ class LiberoSim:
             self._renderer = None
 
 
-@contextmanager
-def _once_per_physics_step(sim: Any) -> Iterator[None]:
-    # robosuite calls mj_forward twice and mj_step once per physics step, each of which starts with the same stages.
-    model, data = sim.model._model, sim.data._data
-    fresh = False
-
-    def forward() -> None:
-        nonlocal fresh
-        if not fresh:
-            mujoco.mj_step1(model, data)
-            fresh = True
-
-    def step(with_udd: bool = True) -> None:
-        nonlocal fresh
-        mujoco.mj_step2(model, data)
-        fresh = False
-
-    sim.forward, sim.step = forward, step
-    try:
-        yield
-    finally:
-        del sim.forward, sim.step
-
-
-def _numbers(thing: Any) -> dict[str, Any]:
-    kept = (np.ndarray, np.generic, float, int, bool, type(None))
-    return {name: _copy(value) for name, value in vars(thing).items() if isinstance(value, kept)}
+def _numbers(controller: Any) -> dict[str, Any]:
+    kinds = (np.ndarray, np.generic, float, int, bool, type(None))
+    return {name: _copy(value) for name, value in vars(controller).items() if isinstance(value, kinds)}
 
 
 def _copy(value: Any) -> Any:
@@ -301,7 +279,7 @@ def _copy(value: Any) -> Any:
 
 
 def unlike(env: Any) -> str:
-    """How ``env`` differs from the robot, controller and version that `OscStep` knows, in a few words; empty if not."""
+    """How ``env`` differs from the robot, controller and version that `OscStep` supports; empty if it does not."""
     from robosuite.controllers.osc import OperationalSpaceController
     from robosuite.models.grippers.panda_gripper import PandaGripper
     from robosuite.robots.single_arm import SingleArm
@@ -318,18 +296,18 @@ def unlike(env: Any) -> str:
     settings = controller.impedance_mode == "fixed" and controller.use_delta and controller.use_ori
     if not settings or not controller.uncoupling or controller.interpolator_pos or controller.interpolator_ori:
         return "the controller has other settings"
-    changed = [name for name in _OWN if not _as_known(type(env), name)]
+    changed = [name for name in _STEP_METHODS if not _is_known_method(type(env), name)]
     return f"{type(env).__name__} has its own {', '.join(changed)}" if changed else ""
 
 
 class OscStep:
-    """The control step of one scene; made anew when robosuite builds the scene anew.
+    """The control step of one scene; robosuite's hard reset needs a new one.
 
-    ``clock`` is the observable whose sampling times are robosuite's.
+    ``clock`` is the observable that has robosuite's sampling times.
     """
 
     def __init__(self, env: Any, clock: Any) -> None:
-        # These need robosuite, and robosuite numba.
+        # These need robosuite, which needs numba.
         from besttake.envs.libero.compiled import runner
         from besttake.envs.libero.controller import arm_of
 
@@ -341,7 +319,7 @@ class OscStep:
         env.check_contact = partial(_touches, env)
 
     def __call__(self, action: NDArray[np.float64]) -> bool:
-        """Execute one action (7,); whether the goal holds after it."""
+        """Execute one action (7,), and return whether the goal holds after it."""
         env, arm, clock, gripper = self._env, self._arm, self._clock, self._robot.gripper
         env.timestep += 1
         mujoco.mj_step1(self._model, self._data)
@@ -350,14 +328,14 @@ class OscStep:
         arm.closing[:] = np.array([-1.0, 1.0]) * gripper.speed * np.sign(action[6:])
         done = 0
         for substep in range(1, self._substeps + 1):
-            # The clock looks, once per period, at the poses after this physics step; otherwise it only counts.
+            # Once per period the clock keeps the poses after this physics step; otherwise it only counts.
             if not clock._sampled or substep == self._substeps:
                 self._run(self._model, self._data, arm, substep - done, done == 0)
                 done = substep
             clock.update(timestep=env.model_timestep, obs_cache=env._obs_cache)
         gripper.current_action = arm.grip.copy()
         env.cur_time += env.control_timestep
-        # robosuite asks once for its reward and, after a look at what to light up, once more: nothing has moved.
+        # robosuite checks for success twice, before and after highlighting; nothing moves in between.
         success = bool(env._check_success())
         env._post_process()
         return success
@@ -374,23 +352,23 @@ class OscStep:
 
 
 def _touches(env: Any, geoms_1: Any, geoms_2: Any = None) -> bool:
-    """Whether one of ``geoms_1`` touches one of ``geoms_2``, or anything: robosuite's `check_contact`, by numbers.
+    """Whether one of ``geoms_1`` touches one of ``geoms_2``, or anything if that is None: a fast `check_contact`.
 
-    Geoms are a name, several names or a model's. robosuite looks up four names for each contact.
+    Geoms are a name, several names or a model with ``contact_geoms``. robosuite looks up four names for each contact.
     """
-    numbers = env.sim.model._geom_name2id
+    ids = env.sim.model._geom_name2id
 
     def among(pairs: NDArray[np.int32], geoms: Any) -> NDArray[np.bool_]:
         names = [geoms] if isinstance(geoms, str) else getattr(geoms, "contact_geoms", geoms)
-        return np.isin(pairs, [numbers[name] for name in names if name in numbers])
+        return np.isin(pairs, [ids[name] for name in names if name in ids])
 
     pairs = env.sim.data._data.contact.geom
     other = pairs[:, ::-1]
     return bool((among(pairs, geoms_1) & (geoms_2 is None or among(other, geoms_2))).any())
 
 
-def _as_known(env: type, name: str) -> bool:
-    """Whether a method is robosuite's own or LIBERO's base domain's; what lights up may be for each scene to say."""
+def _is_known_method(env: type, name: str) -> bool:
+    """Whether a method is robosuite's or that of LIBERO's base domain; highlighting may be defined by each scene."""
     owner = next(cls for cls in env.__mro__ if name in vars(cls)).__module__
-    scene = name == "_post_process" and owner.startswith("libero.libero.envs.problems.")
-    return scene or owner.startswith("robosuite.") or owner == "libero.libero.envs.bddl_base_domain"
+    highlights = name == "_post_process" and owner.startswith("libero.libero.envs.problems.")
+    return highlights or owner.startswith("robosuite.") or owner == "libero.libero.envs.bddl_base_domain"
