@@ -171,27 +171,34 @@ def _size_and_time(path: Path) -> tuple[int, int] | None:
         return None
 
 
-class LiveServer(ThreadingHTTPServer):
-    """Serves a `RunPage` to browsers on this machine, in threads, until it is closed."""
+class PageServer(ThreadingHTTPServer):
+    """Serves pages to browsers, in threads, until it is closed."""
 
     daemon_threads, block_on_close = True, False
 
-    def __init__(self, page: RunPage, port: int = 0) -> None:
-        self.page = page
+    def __init__(self, host: str, port: int, visit: type[Visit]) -> None:
         try:
-            super().__init__((HOST, port), _LiveVisit)
+            super().__init__((host, port), visit)
         except OSError as error:
-            raise ComponentError(f"cannot serve on {HOST}:{port}: {error.strerror or error}") from None
-        self.url = f"http://{HOST}:{self.server_port}/"
-        threading.Thread(target=self.serve_forever, args=(0.1,), name="live", daemon=True).start()
+            raise ComponentError(f"cannot serve on {host}:{port}: {error.strerror or error}") from None
+        self.url = f"http://{host}:{self.server_port}/"
+        threading.Thread(target=self.serve_forever, args=(0.1,), name="page", daemon=True).start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore clients that went away."""
-        _log.debug("a client of the live page went away", exc_info=True)
+        """Log that a client went away, which is not an error."""
+        _log.debug("a client of the page went away", exc_info=True)
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
         self.server_close()
+
+
+class LiveServer(PageServer):
+    """Serves a `RunPage` to browsers of this machine."""
+
+    def __init__(self, page: RunPage, port: int = 0) -> None:
+        self.page = page
+        super().__init__(HOST, port, _LiveVisit)
 
 
 class Visit(BaseHTTPRequestHandler):

@@ -81,7 +81,7 @@ def test_a_server_judges_what_its_client_has_shown(run: Path) -> None:
                     env.step(action)
             robot.send(pack_openpi({"besttake": {"judge": True, "task": "pick"}}))
             judged = unpack_openpi(robot.recv())["besttake"]
-            assert judged == asdict(own.judge_seen(shown, "pick"))
+            assert judged == asdict(own.judge_frames(shown, "pick"))
             if judged["accept"]:
                 own.begin()
             assert judged["takes_left"] == 2 - take

@@ -18,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 import besttake
 from besttake import registry
 from besttake.policies.remote_wire import pack_openpi, unpack_openpi
-from besttake.serving.robot_session import LOG, SessionLog, blocked
+from besttake.serving.robot_session import LOG, SessionLog, in_blocks
 from besttake.takes.key import TakeKey
 from besttake.types import Start
 from besttake.verbs.session import Service
@@ -122,13 +122,13 @@ def test_every_block_of_a_start_and_a_seed_has_each_arm_once_and_the_order_is_th
         TakeKey("p", "e", task, start, arm, seed)
         for task in ("a", "b") for start in range(40) for arm in ("base", "cooled", "retrieve") for seed in range(2)
     ]  # fmt: skip
-    order = blocked(keys, 5)
+    order = in_blocks(keys, 5)
     blocks = [order[i : i + 3] for i in range(0, len(order), 3)]
     assert all(len({(key.task, key.start, key.seed) for key in block}) == 1 for block in blocks)
     assert all({key.arm for key in block} == {"base", "cooled", "retrieve"} for block in blocks)
     assert min(sum(block[0].arm == arm for block in blocks) for arm in ("base", "cooled", "retrieve")) > 35  # of 160
-    assert order == blocked(keys[::-1], 5)
-    assert order != blocked(keys, 6)
+    assert order == in_blocks(keys[::-1], 5)
+    assert order != in_blocks(keys, 6)
     assert {key.task for key in order[:60]} == {"a", "b"}  # tasks are mixed
 
 
@@ -152,7 +152,7 @@ def test_nothing_is_entered_twice_and_what_was_spoiled_is_played_again(session: 
     with ThreadPoolExecutor(2) as people:
         answers = [*people.map(lambda _: session.judge("failure", number), range(2))]
     assert sorted(answer[:4] for answer in answers) == ["409 ", "take"]
-    assert "has its outcome already" in max(answers, key=len)
+    assert "has an outcome already" in max(answers, key=len)
     before = session.now()
     session.play()
     assert session.judge("spoiled", reason="the cup fell").endswith("spoiled, it is played again")
@@ -175,7 +175,7 @@ def test_no_robot_moves_before_its_start_is_ready_or_after_its_take_is_judged(se
         session.reset()
         assert session.ask("ready").startswith("409")
         assert asked(robot) == "actions"
-        assert "the take before has no outcome yet" in asked(other)
+        assert "the last take has no outcome yet" in asked(other)
         assert session.judge("failure").endswith("failure")
         assert "no start is ready" in asked(robot)  # it has not heard yet
         session.reset()

@@ -218,7 +218,7 @@ def test_whoever_comes_too_early_or_errs_is_told_in_one_line_and_late_clients_ta
     receiving = threading.Thread(target=waits.receive_actions, daemon=True)
     receiving.start()
     waits.start_barrier.wait()
-    while "the take before has no outcome yet" not in said.read_text():
+    while "the last take has no outcome yet" not in said.read_text():
         time.sleep(0.05)
     waits.stop()
     receiving.join(30)

@@ -1,14 +1,14 @@
-"""One client of the server: messages in, messages out. A connection knows a protocol, and nothing of sockets.
+"""The protocols of the server: a connection turns a client's messages into answers, and knows nothing of sockets.
 
-A policy that looks back needs the history of the episode. vla-eval's harness sends every step's observation and gets
-one action for each, so the server has seen all there is. openpi's wire has neither episodes nor the steps between two
-requests; a client that wants such a policy in full adds an entry ``besttake`` to its request::
+A policy that looks back needs the history of the episode. vla-eval's harness sends the observation of every step and
+gets one action for each, so the server knows the whole history. openpi's protocol has neither episodes nor the steps
+between two requests; a client that needs the full history adds an entry ``besttake`` to its request::
 
     {"task": "pick", "start": 3, "step": 16, "states": (R, state_dim)}
 
-``step`` counts the actions executed since the episode began (0 begins one; ``task`` and ``start`` name it there, if
-the client likes), ``states`` are those seen after each action since the last request, the current one last. Where the
-server has a gate, ``{"judge": True, "task": …}`` ends the episode and is answered with what the gate says of it.
+``step`` counts the actions executed since the episode began (0 begins an episode, which ``task`` and ``start`` may
+name), ``states`` are those after each action since the last request, the current one last. If the server has a gate,
+``{"judge": True, "task": …}`` ends the episode, and the answer is the gate's judgement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from besttake.conventions import CLOSES_UP, CONTROLLER, LIBERO_STATE, OPENNESS, OPENS_UP
-from besttake.demos.base import is_wrist
+from besttake.demos.cameras import is_wrist
 from besttake.errors import ComponentError, one_line
 from besttake.policies import remote_wire as wire
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
@@ -35,7 +35,7 @@ _ARM_AND_GRIPPER = 7
 
 
 class _Connection:
-    """What connections have in common: episodes that the client names, or that are counted."""
+    """The base of both protocols: begins episodes, which the client names or which are counted."""
 
     def __init__(self, served: Served, connection: int, client: Client) -> None:
         self._served, self._connection, self._client = served, connection, client
@@ -45,8 +45,8 @@ class _Connection:
         """The message that the server sends when a client connects; None if the client speaks first."""
         return None
 
-    async def _begun(self, task: Any, start: Any) -> ServedEpisode:
-        """The next episode of ``task`` from ``start`` where the client names both, else of this connection."""
+    async def _begin(self, task: Any, start: Any) -> ServedEpisode:
+        """Begin an episode of ``task`` from ``start`` if the client names both, else this connection's next one."""
         if self._served.begin is not None:
             return await self._served.begin(self._served, self._client)
         if isinstance(task, str) and isinstance(start, int) and start >= 0:
@@ -57,7 +57,7 @@ class _Connection:
 
 
 class VlaEvalConnection(_Connection):
-    """A connection of vla-eval's harness: hello, then episodes of observations, one action each."""
+    """A connection of vla-eval's harness: hello, then episodes of observations, each answered with one action."""
 
     def __init__(self, served: Served, connection: int, client: Client) -> None:
         super().__init__(served, connection, client)
@@ -65,7 +65,7 @@ class VlaEvalConnection(_Connection):
         self._ready: deque[F32] = deque()
 
     async def answer(self, frame: bytes | str) -> bytes | str | None:
-        """The frame to send back, or None; a failure becomes an error message, and the client may go on."""
+        """The frame to send back, or None. An error becomes an error message, after which the client may continue."""
         seq = 0
         try:
             message = await asyncio.to_thread(wire.unpack_message, frame)
@@ -79,9 +79,9 @@ class VlaEvalConnection(_Connection):
             if message.type == "episode_start":
                 task = message.payload.get("task")
                 names: Mapping[Any, Any] = task if isinstance(task, Mapping) else {}
-                self._episode = await self._begun(names.get("name"), names.get("episode_idx"))
+                self._episode = await self._begin(names.get("name"), names.get("episode_idx"))
             return None
-        except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
+        except Exception as error:  # errors of the policy are sent to the client and must not end the server
             return wire.pack_message(Message("error", {"error": one_line(error)}, seq))
 
     def _hello(self, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,32 +103,32 @@ class VlaEvalConnection(_Connection):
     async def _act(self, payload: Mapping[str, Any]) -> F32:
         if self._episode is None or self._episode.over:
             self._ready.clear()
-            self._episode = await self._begun(None, None)
+            self._episode = await self._begin(None, None)
         history, step = self._episode.history, len(self._episode.history.actions)
         if step >= MOST_STEPS:
             raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
         state = payload.get("states", payload.get("state"))
         images = payload.get("images")
-        seen = None
-        if not self._ready or self._episode.is_wanted(step):
-            seen = self._served.observation(
+        observation = None
+        if not self._ready or self._episode.keeps_frame(step):
+            observation = self._served.observation(
                 images if isinstance(images, Mapping) else {}, state, payload.get("task_description")
             )
-        if self._served.follows:
-            del history.states[step:]  # of an observation that was answered with an error
+        if self._served.keeps_history:
+            del history.states[step:]  # that of an observation which was answered with an error
             history.states.append(self._served.state(state))
-        if seen is not None:
-            self._episode.saw(seen, step)
-        if seen is not None and not self._ready:
-            self._ready.extend((await self._episode.sample(seen))[: self._served.spec.replan])
+        if observation is not None:
+            self._episode.record(observation, step)
+        if observation is not None and not self._ready:
+            self._ready.extend((await self._episode.sample(observation))[: self._served.spec.replan])
         action = self._ready.popleft()
-        self._client.supplied(len(self._ready))
+        self._client.answered(len(self._ready))
         history.actions.append(action)
         return action
 
 
 class OpenpiConnection(_Connection):
-    """A connection of openpi's client: metadata first, then one whole chunk per observation."""
+    """A connection of openpi's client: metadata, then observations, each answered with a whole chunk."""
 
     def __init__(self, served: Served, connection: int, client: Client) -> None:
         super().__init__(served, connection, client)
@@ -141,76 +141,81 @@ class OpenpiConnection(_Connection):
         return wire.pack_openpi({"besttake": self._served.describe()})
 
     async def answer(self, frame: bytes | str) -> bytes | str | None:
-        """The chunk, or a text frame with one line where something failed."""
+        """The chunk, or a text frame with one line if there was an error."""
         try:
             request = await asyncio.to_thread(wire.unpack_openpi, frame)
             entry = request.get("besttake")
             if isinstance(entry, Mapping) and entry.get("judge"):
                 return wire.pack_openpi({"besttake": await self._judge(entry.get("task"))})
-            unsaid = self._in_turn if self._served.begin or self._gate else self._alone
-            chunk = await (unsaid(request) if entry is None else self._in_episode(request, entry))
-        except Exception as error:  # whatever the policy raises is the client's to see, and must not end the server
+            if entry is not None:
+                chunk = await self._step_of_episode(request, entry)
+            elif self._served.begin or self._gate:
+                chunk = await self._next_of_episode(request)
+            else:
+                chunk = await self._single(request)
+        except Exception as error:  # errors of the policy are sent to the client and must not end the server
             return one_line(error)
         return wire.pack_openpi({"actions": chunk})
 
-    async def _alone(self, request: Mapping[str, Any]) -> F32:
-        """A request that says nothing of its episode: its history is what it shows."""
-        seen = self._observation(request)
+    async def _single(self, request: Mapping[str, Any]) -> F32:
+        """The chunk for a request outside any episode, whose history is its own state."""
+        observation = self._observation(request)
         episode = ServedEpisode(self._served, self._client, self._draw)
-        episode.history.states.append(seen.state)
-        chunk = await episode.sample(seen)
+        episode.history.states.append(observation.state)
+        chunk = await episode.sample(observation)
         self._draw = self._draw.at(self._draw.chunk + 1)
         return chunk
 
     async def _judge(self, task: Any) -> dict[str, Any]:
-        """What the gate says of the episode so far, which ends with it."""
+        """End the episode, and return the gate's judgement of it."""
         if self._gate is None or self._episode is None:
             raise ComponentError("there is no take to judge, or no gate: serve with `gate`")
         frames, self._episode = self._episode.frames, None
-        return asdict(await asyncio.to_thread(self._gate.judge_seen, frames, str(task or "")))
+        return asdict(await asyncio.to_thread(self._gate.judge_frames, frames, str(task or "")))
 
-    async def _in_turn(self, request: Mapping[str, Any]) -> F32:
-        """A request that says nothing of its episode: that of the connection goes on, until it is judged."""
-        seen = self._observation(request)
+    async def _next_of_episode(self, request: Mapping[str, Any]) -> F32:
+        """The next chunk in the episode of the connection, which goes on until it is judged."""
+        observation = self._observation(request)
         if self._episode is None or self._episode.over:
-            self._episode = await self._begun(None, None)
+            self._episode = await self._begin(None, None)
         episode, history = self._episode, self._episode.history
         executed = episode.sampled[: episode.unconfirmed]
-        known = len(history.states), len(history.actions)
-        history.states.extend([seen.state] * max(len(executed), 1))  # those in between were not sent
+        lengths = len(history.states), len(history.actions)
+        history.states.extend([observation.state] * max(len(executed), 1))  # those in between were not sent
         history.actions.extend(executed)
         episode.unconfirmed = 0
         try:
-            return await self._continued(episode, seen)
+            return await self._sample(episode, observation)
         except BaseException:
-            del history.states[known[0] :], history.actions[known[1] :]
+            del history.states[lengths[0] :], history.actions[lengths[1] :]
             episode.unconfirmed = len(executed)
             raise
 
-    async def _continued(self, episode: ServedEpisode, seen: Observation) -> F32:
-        """The next chunk of an episode whose history is up to now."""
-        episode.saw(seen, len(episode.history.actions))
-        chunk = await episode.sample(seen)
+    async def _sample(self, episode: ServedEpisode, observation: Observation) -> F32:
+        """The next chunk of an episode whose history is complete."""
+        episode.record(observation, len(episode.history.actions))
+        chunk = await episode.sample(observation)
         episode.unconfirmed = self._served.spec.replan
         return chunk
 
-    async def _in_episode(self, request: Mapping[str, Any], entry: Any) -> F32:
+    async def _step_of_episode(self, request: Mapping[str, Any], entry: Any) -> F32:
+        """The chunk for a request whose ``entry`` says at which step of its episode it is."""
         step = entry.get("step") if isinstance(entry, Mapping) else None
         if not isinstance(step, int) or step < 0:
             raise ComponentError("the entry besttake needs a step: how many actions the episode has executed")
         if step > MOST_STEPS:
             raise ComponentError(f"an episode of more than {MOST_STEPS} steps; begin another")
-        seen = self._observation(request)
+        observation = self._observation(request)
         if step == 0:
-            self._episode = await self._begun(entry.get("task"), entry.get("start"))
+            self._episode = await self._begin(entry.get("task"), entry.get("start"))
         if self._episode is None or self._episode.over:
             raise ComponentError(f"step {step} of an episode that did not begin here, or is judged; begin with step 0")
-        self._advance(self._episode, step, entry.get("states", [seen.state]))
+        self._advance(self._episode, step, entry.get("states", [observation.state]))
         self._episode.unconfirmed = 0
-        return await self._continued(self._episode, seen)
+        return await self._sample(self._episode, observation)
 
     def _advance(self, episode: ServedEpisode, step: int, states: Any) -> None:
-        """Add what happened since the last request: the states that the client saw, and our own actions."""
+        """Add the client's states and the executed actions since the last request to the history."""
         history, before = episode.history, len(episode.history.actions)
         executed = step - before
         if step and not 1 <= executed <= len(episode.sampled):
@@ -228,14 +233,14 @@ class OpenpiConnection(_Connection):
         return self._served.observation(plain, plain.get("state"), request.get("prompt"))
 
 
-# What the hello tells vla-eval's harness: it sets the first in the benchmark, and warns where the others differ.
+# The server's hello to vla-eval's harness, which sets the first in the benchmark and warns if the others differ.
 
 
 def observation_params(spec: PolicySpec, cameras: Mapping[str, str]) -> dict[str, bool]:
-    """What benchmarks leave out unless they are asked; the configuration of the harness goes first.
+    """The observations that benchmarks send only on request, unless the harness's configuration says otherwise.
 
-    All public LIBERO data have the rotation of robosuite's quaternion as it is, and vla-eval by default that of the
-    shorter turn, which is another vector for the same pose.
+    All public LIBERO data convert robosuite's quaternion as it is; by default vla-eval takes the shorter rotation,
+    which is another vector for the same pose.
     """
     state = spec.state_dim != 0
     params = {
@@ -247,7 +252,7 @@ def observation_params(spec: PolicySpec, cameras: Mapping[str, str]) -> dict[str
 
 
 def action_spec(spec: PolicySpec) -> dict[str, dict[str, Any]]:
-    """The parts of an action by vla-eval's names, where the checkpoint tells what they are."""
+    """The parts of an action by vla-eval's names, if the policy's convention is known."""
     known = spec.convention
     if known.action == CONTROLLER and known.gripper in _GRIPPERS and spec.action_dim == _ARM_AND_GRIPPER:
         return {
@@ -259,7 +264,7 @@ def action_spec(spec: PolicySpec) -> dict[str, dict[str, Any]]:
 
 
 def observation_spec(spec: PolicySpec) -> dict[str, dict[str, Any]]:
-    """What the policy reads besides pictures, as far as vla-eval has a name for it."""
+    """The policy's inputs besides pictures, as far as vla-eval has names for them."""
     wanted = {"language": _spec("language", 0, "language")} if spec.prompted else {}
     if spec.convention.state == LIBERO_STATE:
         wanted["state"] = _spec("state", 8, "eef_pos3_axisangle3_gripper2")

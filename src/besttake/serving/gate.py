@@ -1,8 +1,7 @@
-"""Accept a take, or ask for another: the score and the threshold that a run has judged, for takes that others play."""
+"""Accept a take or ask for another, by the score and the threshold from a run, while a robot or simulator plays."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,13 +28,13 @@ from besttake.types import U8, Array
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a gate says of a take.
+    """A gate's judgement of a take.
 
     Attributes:
-        accept: Whether to go on; else play another take from the same start.
-        best: Which take of this start to keep so far: 0 is the first that was judged.
-        score: The score of this take; None where the scorer gave it no number.
-        threshold: The score from which a take is accepted at once; None where all takes are played first.
+        accept: Whether to stop; else play another take from the same start.
+        best: The take of this start to keep so far; 0 is the first that was judged.
+        score: The score of this take; None if the scorer gave it no number.
+        threshold: The score from which a take is accepted at once; None if all takes are played first.
         takes_left: How many takes of this start may still be played.
     """
 
@@ -48,7 +47,7 @@ class Judgement:
 
 @dataclass
 class Gate:
-    """Judges one take of a start after the other, as a run has shown to gain.
+    """Judges the takes of a start one after the other, by the option that a run recommends.
 
     Examples:
         >>> gate = besttake.Gate.open("runs/half")                        # doctest: +SKIP
@@ -66,19 +65,19 @@ class Gate:
 
     @classmethod
     def open(cls, run: str | Path, policy: str = "", option: str = "") -> Gate:
-        """The gate of a run's recommended option, or of another one that keeps the best of several takes.
+        """The gate of a run's recommended option, or of another ``option`` that keeps the best of several takes.
 
         Raises:
             PlanError: The option keeps every take, or its scorer reads more than pictures.
-            RunError: The demonstrations, the encoder or the scorer are others than those of the run.
+            RunError: The demonstrations, the encoder or the scorer differ from those of the run.
         """
         directory = Path(run)
         result, manifest = Result.load(directory), Manifest.read(directory)
         promise = promise_of(result.cell_of(policy), option)
         if promise.n < 2:
             raise PlanError(f"{directory} recommends {promise.option}: every take is kept, so there is no gate")
-        named = result.plan.get("scorer")
-        uris = [uri for uri in (named if isinstance(named, list) else [named]) if isinstance(uri, str)]
+        scorers = result.plan.get("scorer")
+        uris = [uri for uri in (scorers if isinstance(scorers, list) else [scorers]) if isinstance(uri, str)]
         file = directory / "result.json"
         for uri in uris:
             registry.check_harmless("scorers", registry.FromFile(uri, file))
@@ -91,40 +90,38 @@ class Gate:
             raise RunError(f"{library.path} holds other demonstrations than {directory} was scored with")
         if scores is None or scores.scorers.get(promise.scorer) != scorer.spec.fingerprint:
             raise RunError(f"{directory} was scored by another version of {promise.scorer}; diagnose again")
-        encoder = (
-            library.encoder()
-            if library is not None
-            else registry.encoder(registry.FromFile(result.plan.get("encoder") or "hog", file))
-        )
-        camera = "" if library is None else library.head.camera
-        return cls(promise, int(manifest.plan["stride"]), camera, scorer, library, cached(encoder))
+        stride = int(manifest.plan["stride"])
+        if library is None:
+            encoder = registry.encoder(registry.FromFile(result.plan.get("encoder") or "hog", file))
+            return cls(promise, stride, "", scorer, None, cached(encoder))
+        return cls(promise, stride, library.head.camera, scorer, library, cached(library.encoder()))
 
     def judge(self, frames: Sequence[U8], task: str = "") -> Judgement:
         """Judge the next take of a start: accept it, or ask for another.
 
         Args:
             frames: One picture (H, W, 3) of the score camera per action, uint8, the first before the first action.
-            task: Name of the task, or its instruction (default: all demonstrations are compared).
+            task: Name of the task, or its instruction (default: compare with all demonstrations).
         """
-        return self.judge_seen({step: frames[step] for step in range(0, len(frames), self.stride)}, task)
+        return self.judge_frames({step: frames[step] for step in range(0, len(frames), self.stride)}, task)
 
-    def judge_seen(self, frames: Mapping[int, U8], task: str = "") -> Judgement:
-        """`judge` a take of which only some pictures are known, by the number of actions before them."""
-        films: Array = np.stack([np.asarray(frame) for frame in frames.values()]) if frames else np.empty(0)
-        if films.ndim != 4 or films.shape[-1] != 3 or films.dtype != np.uint8:
+    def judge_frames(self, frames: Mapping[int, U8], task: str = "") -> Judgement:
+        """`judge` a take by some of its pictures, given by their steps."""
+        film: Array = np.stack([np.asarray(frame) for frame in frames.values()]) if frames else np.empty(0)
+        if film.ndim != 4 or film.shape[-1] != 3 or film.dtype != np.uint8:
             raise ComponentError("a gate judges pictures of one size, uint8 (H, W, 3), at least one of them")
         with one_thread():
-            (embedded,) = embed(self._encoder, [films])
+            (embeddings,) = embed(self._encoder, [film])
             steps = np.array([*frames], np.int32)
-            self._takes.append(Footage(steps, (), (), frames=films, embeddings=embedded, instruction=task))
-            scores = self._scores(task)
-        score, known = scores[-1], [-math.inf if math.isnan(each) else each for each in scores]
-        best = known.index(max(known))
+            self._takes.append(Footage(steps, (), (), frames=film, embeddings=embeddings, instruction=task))
+            scores = np.array(self._scores(task))
+        best = int(np.argmax(np.where(np.isnan(scores), -np.inf, scores)))
+        score = None if np.isnan(scores[-1]) else float(scores[-1])
         left = self.promise.n - len(scores)
-        accept = left <= 0 or self.promise.accepts(None if math.isnan(score) else score)
+        accept = left <= 0 or self.promise.accepts(score)
         if accept:
             self._takes.clear()
-        return Judgement(accept, best, None if math.isnan(score) else score, self.promise.threshold, max(left, 0))
+        return Judgement(accept, best, score, self.promise.threshold, max(left, 0))
 
     def judge_recording(self, take: str | Path, task: str = "", fps: float = FPS) -> Judgement:
         """Judge a recorded take: a video, a folder of pictures of ``fps`` a second, or an episode (``data_set#3``)."""
@@ -135,11 +132,11 @@ class Gate:
         return self.judge(list(film.frames[Clock("episode", rate or FPS).rows(film.times)]), task)
 
     def for_another(self) -> Gate:
-        """The same gate for another client, whose takes are its own."""
+        """The same gate for another client, with separate takes."""
         return replace(self, _takes=[])
 
     def begin(self) -> None:
-        """Forget the takes of this start: the next one is the first of another."""
+        """Begin another start: forget the takes of the current one."""
         self._takes.clear()
 
     def _scores(self, task: str) -> list[float]:
@@ -154,5 +151,5 @@ class Gate:
             for take, end in zip(self._takes, until, strict=True)
         ]  # fmt: skip
         view = self._library.view(task, task) if self._library is not None and needs_demos(self._scorer) else None
-        (judged,) = apply_scorers([self._scorer], [takes], view)
-        return [float(one.scores[self._scorer.spec.name].values[0]) for one in judged]
+        (scored,) = apply_scorers([self._scorer], [takes], view)
+        return [float(take.scores[self._scorer.spec.name].values[0]) for take in scored]

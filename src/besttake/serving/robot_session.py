@@ -1,8 +1,8 @@
-"""A session on a real robot: a client plays the takes, a person says what came of them, and nobody sees the arm.
+"""A session on a real robot: a client plays the takes, an operator judges them, and neither knows the arm.
 
-Three threads meet here. The server's asks for the next take (`RobotSession.begin`) and records it. Those of the page
-bring what the operator says. The command's (`RobotSession.play`) carries it out, one order after the other, so that
-nothing is entered twice; it alone writes. What the operator says is in ``session.jsonl`` before anything is made of it.
+Three kinds of threads meet here. The server's thread begins the next take (`RobotSession.begin`) and records it. The
+threads of the page bring the operator's orders. The command's thread (`RobotSession.play`) carries these out one after
+the other, so that nothing is entered twice; only this thread writes. Each order is written to ``session.jsonl`` first.
 """
 
 from __future__ import annotations
@@ -36,23 +36,25 @@ from besttake.types import F32, U8, EnvSpec, Observation
 LOG = "session.jsonl"
 OUTCOMES = ("success", "failure", "spoiled")
 _CORRECTED, _READY = "corrected to ", "ready"
-_LOOK = 0.05
-"""Seconds between two looks at whether there is something to do."""
-_ANSWER = 60.0
-"""Seconds that the page waits for an order to be carried out."""
-_REASON = 200
+_POLL_INTERVAL = 0.05
+"""Seconds between two checks for an order."""
+_ORDER_TIMEOUT = 60.0
+"""Seconds for which the page waits until an order is carried out."""
+_LONGEST_REASON = 200
 
 
-def blocked(keys: Sequence[TakeKey], seed: int) -> list[TakeKey]:
-    """Takes in the order in which they are played: starts in random order, the takes of each by their seeds, and in
-    every block of one start and one seed each arm once, in random order."""
-    places = {unit: i for i, unit in enumerate(random_order([_start_of(key) for key in keys], seed))}
+def in_blocks(keys: Sequence[TakeKey], seed: int) -> list[TakeKey]:
+    """The takes in the order of play: starts in random order, and for each start block after block of one seed.
 
-    def place(key: TakeKey) -> tuple[int, int, bytes]:
-        drawn = hashlib.sha256(json.dumps([seed, *_start_of(key), key.seed, key.arm]).encode()).digest()
-        return places[_start_of(key)], key.seed, drawn
+    A block has each arm once, in random order.
+    """
+    order = {unit: i for i, unit in enumerate(random_order([_start_of(key) for key in keys], seed))}
 
-    return sorted(keys, key=place)
+    def rank(key: TakeKey) -> tuple[int, int, bytes]:
+        random = hashlib.sha256(json.dumps([seed, *_start_of(key), key.seed, key.arm]).encode()).digest()
+        return order[_start_of(key)], key.seed, random
+
+    return sorted(keys, key=rank)
 
 
 def _start_of(key: TakeKey) -> Unit:
@@ -61,7 +63,7 @@ def _start_of(key: TakeKey) -> Unit:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """What the operator said of a take, and when. ``take`` is the id of its key, which does not tell the arm."""
+    """An order of the operator about a take, and its time. ``take`` is the id of its key, which hides the arm."""
 
     said: str
     take: str
@@ -73,12 +75,12 @@ class LogEntry:
 
     @classmethod
     def of(cls, said: str, key: TakeKey, reason: str = "") -> LogEntry:
-        """What was said of the take ``key``, just now."""
+        """An entry about the take ``key``, made now."""
         return cls(said, key.id, key.task, key.start, key.seed, reason)
 
     @property
-    def place(self) -> str:
-        """The take, for people."""
+    def name(self) -> str:
+        """The take in words."""
         return f"take {self.seed + 1} of start {self.start}"
 
 
@@ -87,7 +89,7 @@ def _now() -> str:
 
 
 class SessionLog:
-    """What the operator said, in a file, a line each; a line that a killed writer left unfinished is dropped."""
+    """The operator's orders in a file, one per line; an unfinished last line of a killed writer is dropped."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.entries: list[LogEntry] = []
@@ -100,10 +102,10 @@ class SessionLog:
         try:
             self.entries = [LogEntry(**json.loads(line)) for line in lines]
         except (ValueError, TypeError) as error:
-            raise RunError(f"{path} is damaged; put back a copy of it, or begin another session") from error
+            raise RunError(f"{path} is damaged; restore a copy of it, or begin another session") from error
 
     def add(self, entry: LogEntry) -> None:
-        """Keep an entry, on the disk before this returns."""
+        """Add an entry, which is on the disk when this returns."""
         with self._path.open("ab") as file:
             file.write(json.dumps(asdict(entry)).encode() + b"\n")
             file.flush()
@@ -111,11 +113,11 @@ class SessionLog:
         self.entries.append(entry)
 
     def judged(self) -> dict[str, LogEntry]:
-        """The last word on each take, by its id, in the order of play; none on those that were spoiled."""
+        """The last judgement of each take by its id, in the order of play, without spoiled takes."""
         return {entry.take: entry for entry in self.entries if entry.said not in ("spoiled", _READY)}
 
     def deviations(self) -> list[str]:
-        """What did not go as planned, a line each."""
+        """The deviations from the plan, a line each."""
         spoiled = Counter(entry.reason or "no reason given" for entry in self.entries if entry.said == "spoiled")
         lines = [f"takes that were spoiled and played again: {times} ({reason})" for reason, times in spoiled.items()]
         corrected = [f"#{number}" for number, entry in enumerate(self.judged().values(), 1) if _CORRECTED in entry.said]
@@ -126,7 +128,7 @@ class SessionLog:
 
 
 class SessionTake(ServedEpisode):
-    """A take that a client plays. ``opening`` and ``view`` are the first and the last picture of it."""
+    """A take that a client plays. ``first_view`` and ``view`` are its first and its last picture."""
 
     def __init__(self, served: Served, client: Client, key: TakeKey, plan: Plan, env: EnvSpec) -> None:
         super().__init__(served, client, take_draw(plan.seed, key), key.task)
@@ -134,36 +136,36 @@ class SessionTake(ServedEpisode):
         self.key, self.client, self.began = key, client, time.monotonic()
         self.number = secrets.token_hex(6)
         self.calls = 0
-        self.opening: U8 | None = None
+        self.first_view: U8 | None = None
         self.view: U8 | None = None
         self.camera, self.stride = env.score_camera, plan.stride
         self._env = env
 
     @property
     def steps(self) -> int:
-        """How many actions were executed, as far as one can know."""
+        """The number of executed actions, as far as it is known."""
         return min(len(self.history.actions) + self.unconfirmed, self._env.task(self.key.task).horizon)
 
-    def is_wanted(self, step: int) -> bool:
+    def keeps_frame(self, step: int) -> bool:
         """Whether the picture of this step is kept."""
-        return super().is_wanted(step) and step <= self._env.task(self.key.task).horizon
+        return super().keeps_frame(step) and step <= self._env.task(self.key.task).horizon
 
-    def saw(self, seen: Observation, step: int) -> None:
-        """Keep what the client sees before the action ``step``."""
-        super().saw(seen, step)
+    def record(self, observation: Observation, step: int) -> None:
+        """Record the client's observation before the action ``step``."""
+        super().record(observation, step)
         if self.camera:
-            self.view = seen.images[self.camera]
-            self.opening = self.view if self.opening is None else self.opening
+            self.view = observation.images[self.camera]
+            self.first_view = self.view if self.first_view is None else self.first_view
 
-    async def sample(self, seen: Observation) -> F32:
-        """The next chunk, (horizon, action_dim), for what the task is called here, whatever the client calls it."""
+    async def sample(self, observation: Observation) -> F32:
+        """The next chunk, (horizon, action_dim), for the plan's instruction, whatever the client's is."""
         task = self._env.task(self.key.task)
-        chunk = await super().sample(replace(seen, instruction=task.instruction))
+        chunk = await super().sample(replace(observation, instruction=task.instruction))
         self.calls += not self.over
         return chunk
 
     def finish(self, *, success: bool) -> Take:
-        """The take as it is kept. Where the client did not send a state, the one before it stands."""
+        """The take for the store. A state that the client did not send is that of the step before."""
         steps, dim = self.steps, self._env.action_dim
         actions = [*self.history.actions, *self.sampled[: self.unconfirmed]][:steps]
         states = [*self.history.states, *[self.history.states[-1]] * (steps + 1)][: steps + 1]
@@ -177,7 +179,7 @@ class SessionTake(ServedEpisode):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a session is: takes judged and planned, and questions settled of those that it asks."""
+    """The progress of a session: takes judged and planned, and questions settled and asked."""
 
     done: int = 0
     planned: int = 0
@@ -186,10 +188,10 @@ class Progress:
 
 
 class RobotSession:
-    """The takes of a session, one after the other, and what the operator says of them.
+    """Plays the takes of a session one after the other, with a client and an operator.
 
-    A take may begin when the operator says that its start is set up: until then no client is given an action, so that
-    no robot moves while somebody is at it. ``revealed``: the page may show the arm. ``ended``: the operator has ended
+    A take may begin when the operator has reported its start ready. Until then no client gets an action, so that no
+    robot moves while somebody is near it. ``revealed``: the page may show the arm. ``ended``: the operator has ended
     the session. ``outdated``: an outcome was corrected after the last result.
     """
 
@@ -200,41 +202,45 @@ class RobotSession:
         self._orders: queue.Queue[tuple[Callable[[], str], Future[str]]] = queue.Queue()
         self._store: Store | None = None
         self._log = SessionLog()
-        self._saw: Callable[[Row], None] = lambda row: None
+        self._judged: Callable[[Row], None] = lambda row: None
         self._left: list[TakeKey] = []
         self._take: SessionTake | None = None
         self._first: dict[Unit, U8] = {}
         self._view: U8 | None = None
 
-    # What the command does.
+    # For the command's thread.
 
-    def play(self, keys: Sequence[TakeKey], store: Store, saw: Callable[[Row], None]) -> None:
-        """Have those of ``keys`` that the run lacks played and judged; returns when all are, or the session ends."""
-        self._store, self._saw, self._log = store, saw, SessionLog(store.path / LOG)
+    def play(self, keys: Sequence[TakeKey], store: Store, judged: Callable[[Row], None]) -> None:
+        """Have those of ``keys`` that the run lacks played and judged; return when all are, or the session ends.
+
+        ``judged`` is called with the row of each.
+        """
+        self._store, self._judged, self._log = store, judged, SessionLog(store.path / LOG)
         try:
             self._correct_takes()
-            there = {row.key for row in store.rows()}
-            self._look_ahead(blocked([key for key in keys if key not in there], self._plan.seed))
+            done = {row.key for row in store.rows()}
+            self._prepare_next(in_blocks([key for key in keys if key not in done], self._plan.seed))
             while self._left and not self.ended:
-                self._carry_out()
+                self._carry_out_order()
         finally:
             self._store, self._left = None, []
 
     def wait(self) -> None:
-        """Take corrections until the session ends."""
+        """Carry out corrections until the session ends."""
         while not self.ended:
-            self._carry_out()
+            self._carry_out_order()
 
     def remarks(self) -> list[str]:
-        """What did not go as planned, a line each."""
-        left, told = self.progress.planned - self.progress.done, self._log.deviations()
-        early = f"{left} takes were not played; intervals and answers assume that their number was fixed beforehand"
-        return [f"deviation from the plan: {line}" for line in told + ([early] if left else [])]
+        """The deviations from the plan, a line each."""
+        left, lines = self.progress.planned - self.progress.done, self._log.deviations()
+        if left:
+            lines.append(f"{left} takes were not played; intervals and answers assume a number fixed beforehand")
+        return [f"deviation from the plan: {line}" for line in lines]
 
-    def _carry_out(self) -> None:
-        """Carry out the next order, if one comes soon; Ctrl-C is heard in between."""
+    def _carry_out_order(self) -> None:
+        """Carry out the next order, if one comes soon; in between, Ctrl-C can interrupt."""
         try:
-            order, answer = self._orders.get(timeout=_LOOK)
+            order, answer = self._orders.get(timeout=_POLL_INTERVAL)
         except queue.Empty:
             return
         try:
@@ -242,11 +248,11 @@ class RobotSession:
         except PlanError as error:
             answer.set_exception(error)
         except BaseException:
-            answer.set_exception(RolloutError("the command has failed; it says why where it was started"))
+            answer.set_exception(RolloutError("the command has failed; the terminal in which it was started says why"))
             raise
 
-    def _look_ahead(self, left: list[TakeKey]) -> None:
-        """Get ready for the first take that is ``left``: how its start looked, and how far the session is."""
+    def _prepare_next(self, left: list[TakeKey]) -> None:
+        """Prepare the first take that is ``left``: find the first picture of its start, and update the progress."""
         assert self._store is not None
         rows, settings = {row.key: row for row in self._store.rows()}, settings_of(self._store.manifest)
         if left and (start := _start_of(left[0])) not in self._first:
@@ -254,13 +260,13 @@ class RobotSession:
             if played and len(frames := self._store.load(played[0]).frames()):
                 self._first[start] = frames[0]
         # A run until decided leaves out arms that are settled, and looks at itself after each round.
-        cells = [one for one in fixed_cells(self._store.manifest, rows) if one.units and not self._plan.until]
-        answers = [finding.answer for data in cells for finding in partial_cell(data, settings, None).findings.values()]
+        cells = [cell for cell in fixed_cells(self._store.manifest, rows) if cell.units and not self._plan.until]
+        answers = [f.answer for cell in cells for f in partial_cell(cell, settings, None).findings.values()]
         settled = sum(answer != "open" for answer in answers)
         self.progress, self._left = Progress(len(rows), len(rows) + len(left), settled, len(answers)), left
 
     def _correct_takes(self) -> None:
-        """Have the takes of the run say what the log says of them."""
+        """Correct the outcomes of the run's takes that differ from the log."""
         assert self._store is not None
         judged = self._log.judged()
         for row in self._store.rows():
@@ -269,50 +275,49 @@ class RobotSession:
                 take = self._store.load(row)
                 self._store.replace(replace(take, success_step=take.steps if success else None), row.seconds)
 
-    # What the server asks.
+    # For the server's thread.
 
     async def begin(self, served: Served, client: Client, envs: Mapping[str, EnvSpec]) -> SessionTake:
-        """The next take, if its start is set up; ComponentError with what is to be done first."""
-        before = self._take
-        if before is not None and (before.calls or (before.client.is_open() and before.client is not client)):
-            raise ComponentError(
-                "the take before has no outcome yet: say on the page what came of it, then begin again"
-            )
+        """Begin the next take if its start is ready; ComponentError says what must be done first."""
+        last = self._take
+        if last is not None and (last.calls or (last.client.is_open() and last.client is not client)):
+            raise ComponentError("the last take has no outcome yet: judge it on the page, then begin again")
         if not self._left or not self._is_ready:
-            raise ComponentError("no start is ready: set it up, say so on the page, then begin again")
+            raise ComponentError("no start is ready: set it up, press Ready on the page, then begin again")
         key = self._left[0]
         self._take = SessionTake(served, client, key, self._plan, envs[key.env])
         return self._take
 
-    # What the operator says: each answer is one line, and what cannot be is a PlanError.
+    # The operator's orders, for the page's threads: each answers with one line; PlanError if it is impossible.
 
     def ready(self) -> str:
-        """Say that the start of the next take is set up, and nobody is near the robot."""
-        return self._ask(self._ready)
+        """Report that the start of the next take is set up, and that nobody is near the robot."""
+        return self._order(self._ready)
 
     def judge(self, number: str, outcome: str, reason: str = "") -> str:
-        """Say what came of the take that the page calls ``number``: success, failure, or spoiled and why."""
-        return self._ask(lambda: self._judge(number, outcome, " ".join(reason.split())[:_REASON]))
+        """Judge the take that the page calls ``number``: success, failure, or spoiled for a ``reason``."""
+        return self._order(lambda: self._judge(number, outcome, " ".join(reason.split())[:_LONGEST_REASON]))
 
     def correct(self, take: str, outcome: str) -> str:
-        """Say what really came of the take that was judged as the ``take``-th."""
-        return self._ask(lambda: self._correct(int(take), outcome))
+        """Correct the outcome of the take that was judged as the ``take``-th."""
+        return self._order(lambda: self._correct(int(take), outcome))
 
     def end(self) -> str:
         """End the session."""
-        return self._ask(self._end)
+        return self._order(self._end)
 
-    def _ask(self, order: Callable[[], str]) -> str:
+    def _order(self, order: Callable[[], str]) -> str:
+        """Have the command's thread carry out ``order``, and wait for its answer."""
         answer: Future[str] = Future()
         self._orders.put((order, answer))
         try:
-            return answer.result(_ANSWER)
+            return answer.result(_ORDER_TIMEOUT)
         except TimeoutError:
-            raise PlanError("the command does not answer; look where it was started") from None
+            raise PlanError("the command does not answer; look at the terminal in which it was started") from None
 
     def _ready(self) -> str:
         if self._is_ready or self._take is not None or not self._left:
-            raise PlanError("a take is waited for already, or none is left")
+            raise PlanError("the start is ready already, or no take is left")
         self._log.add(LogEntry.of(_READY, self._left[0]))
         self._is_ready = True
         return "the robot may begin"
@@ -320,9 +325,11 @@ class RobotSession:
     def _judge(self, number: str, outcome: str, reason: str) -> str:
         take = self._take
         if take is None or take.number != number:
-            raise PlanError("this take has its outcome already; correct it below if it is wrong")
-        if outcome not in OUTCOMES or (outcome != "spoiled" and not take.calls):
-            raise PlanError("nothing was played yet" if outcome in OUTCOMES else f"say one of {', '.join(OUTCOMES)}")
+            raise PlanError("this take has an outcome already; correct it below if it is wrong")
+        if outcome not in OUTCOMES:
+            raise PlanError(f"an outcome is one of {', '.join(OUTCOMES)}")
+        if outcome != "spoiled" and not take.calls:
+            raise PlanError("nothing was played yet")
         assert self._store is not None
         take.over = True
         entry = LogEntry.of(outcome, take.key, reason)
@@ -331,17 +338,18 @@ class RobotSession:
         else:
             try:
                 played = take.finish(success=outcome == "success")
-            except Exception as error:  # what a client sends can be anything, and pictures have a largest size
+            except Exception as error:  # a client can send anything, and the size of pictures is limited
                 raise PlanError(
-                    f"this take cannot be kept ({one_line(error)}): say spoiled; --stride keeps fewer"
+                    f"this take cannot be stored ({one_line(error)}): judge it spoiled; a larger --stride stores fewer"
+                    " pictures"
                 ) from error
             self._log.add(entry)
-            self._saw(self._store.add(played, time.monotonic() - take.began))
-            if take.opening is not None:
-                self._first.setdefault(_start_of(take.key), take.opening)
-            self._look_ahead(self._left[1:])
+            self._judged(self._store.add(played, time.monotonic() - take.began))
+            if take.first_view is not None:
+                self._first.setdefault(_start_of(take.key), take.first_view)
+            self._prepare_next(self._left[1:])
         self._view, self._take, self._is_ready = take.view, None, False
-        return f"{entry.place}: {outcome}{', it is played again' if outcome == 'spoiled' else ''}"
+        return f"{entry.name}: {outcome}{', it is played again' if outcome == 'spoiled' else ''}"
 
     def _correct(self, take: int, outcome: str) -> str:
         judged = [*self._log.judged().values()]
@@ -354,7 +362,7 @@ class RobotSession:
         if self._store is not None:
             self._correct_takes()
         self.outdated = self._store is None
-        return f"#{take}, {entry.place}, is a {outcome} now"
+        return f"#{take}, {entry.name}, is a {outcome} now"
 
     def _end(self) -> str:
         if self._plan.until and self._left:
@@ -362,18 +370,18 @@ class RobotSession:
         self.ended = True
         return "the session is over"
 
-    # What the page shows.
-
     def view(self) -> dict[str, Any]:
-        """What the page shows; the arm is not in it unless it may be seen. Pictures are as they are."""
+        """The content of the page, with pictures as arrays, and without the arm unless it is revealed."""
         take, left = self._take, self._left
         key = take.key if take is not None else left[0] if left else None
         shown: dict[str, Any] = {**asdict(self.progress), "phase": "busy"}
         shown |= {"now": take.view if take is not None and take.view is not None else self._view, "first": None}
-        shown["judged"] = [(one.place, one.said.split()[-1], one.at) for one in self._log.judged().values()]
+        judged = self._log.judged().values()
+        shown["judged"] = [(entry.name, entry.said.split()[-1], entry.at) for entry in judged]
         if key is not None:
-            before = "ready" if self._is_ready else "waiting"
-            phase = before if take is None else "playing" if take.client.is_open() else "left"
+            phase = "ready" if self._is_ready else "waiting"
+            if take is not None:
+                phase = "playing" if take.client.is_open() else "left"
             shown |= {"phase": phase, "task": key.task, "start": key.start, "seed": key.seed}
             shown |= {"first": self._first.get(_start_of(key)), "arm": key.arm if self.revealed else None}
         if take is not None:

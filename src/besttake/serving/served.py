@@ -1,12 +1,12 @@
-"""The policy behind all sessions: what it wants of clients, how it is sampled, and one client's episode in it.
+"""The served policy: what it needs from clients, how it is sampled for all of them at once, and a client's episode.
 
-Draws make served sampling repeatable. Where the client names its episode (task and start) the draw is that of the
-episode, whichever connection brings it, and ``seed`` counts how often the episode has been started; where it does not,
-``start`` is the number of the connection and ``seed`` counts its episodes.
+Draws make served sampling repeatable. If the client names its episode (task and start), the draw is that of the
+episode, whatever connection it comes from, and its ``seed`` counts how often the episode has been started. If not, its
+``start`` is the number of the connection and its ``seed`` counts the connection's episodes.
 
-`Batches` is one queue of requests, of which the policy samples as many at a time as it takes. Requests that come while
-it samples wait for the next call. A client with nobody beside it is answered at once; where others were answered a
-moment ago and are about to ask again, a call waits a little for them.
+`Batches` is one queue of requests, from which the policy samples as many at a time as it can. Requests that arrive
+during a call wait for the next one. A single client is answered at once; if other clients were answered a moment ago
+and are about to send requests again, the call waits briefly for them.
 """
 
 from __future__ import annotations
@@ -33,24 +33,23 @@ from besttake.serving.gate import Gate
 from besttake.takes.draws import Draw
 from besttake.types import F32, U8, Array, Observation, PolicySpec
 
-_MOST_EPISODES, _MOST_OF_THE_GONE = 30_000, 300_000
+_MOST_EPISODES, _MOST_OF_PAST_CLIENTS = 30_000, 300_000
+"""Named episodes that are counted for each client, and for all past clients. Each takes some 150 bytes."""
 MOST_STEPS = 1_000_000
-"""What a server keeps of its clients is bounded: named episodes of each and of all who have left, steps of an episode.
-An episode takes some 150 bytes, however long its name is."""
+"""The most steps of an episode."""
 MOST_ROWS = 64
-"""Rows of one call where a policy sets no limit of its own."""
-_LONGEST = 0.03
-"""Seconds that a request waits for others at most; never more than half a call either."""
+"""Rows of one call if the policy sets no limit."""
+_LONGEST_WAIT = 0.03
+"""The most seconds for which a request waits for others, which is never more than half a call either."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What clients may use: bytes of one message, connections at once, and the web pages (``Origin``) that may connect.
+    """Limits for clients: bytes of one message, connections at once, and the web pages (``Origin``) that may connect.
 
-    Programs send no ``Origin``; browsers always do, whatever page asked them to. ``"*"`` lets all pages in.
-    ``batch``: requests that are sampled in one call; 1: one by one, None: as many as the policy takes at once.
-    ``gate``: who judges the take of a client that asks.
+    Programs send no ``Origin``; browsers always do, for every page. ``"*"`` admits all pages. ``batch``: the number of
+    requests that are sampled in one call (None: as many as the policy can). ``gate``: judges takes of clients that ask.
     """
 
     max_bytes: int = MOST_BYTES
@@ -61,72 +60,73 @@ class Limits:
 
 
 class Served:
-    """The policy behind all sessions: cameras by the client's names, episodes counted.
+    """The policy for all clients, which checks their observations and counts their episodes.
 
-    ``cameras`` maps the policy's cameras to the client's image keys; those not named keep their own name.
+    ``cameras`` maps the policy's cameras to the client's image keys; cameras not named there keep their name.
+
+    Attributes:
+        at_once: How many requests one call takes.
+        gate: Judges the takes of each client, if there is one.
+        judged_camera: The camera whose pictures the gate reads.
+        keeps_history: Whether the policy looks back over the episode, so that its history must be kept.
+        begin: Gives a client its next episode in a session, whatever the client calls it.
     """
 
     def __init__(self, policy: Policy, seed: int, cameras: Mapping[str, str], limits: Limits) -> None:
-        gate = limits.gate
-        judged = gate.camera or next(iter(policy.spec.cameras), "") if gate is not None else ""
-        read = dict.fromkeys((*policy.spec.cameras, *([judged] if judged else [])))
+        self.gate, self.judged_camera = limits.gate, ""
+        if limits.gate is not None:
+            self.judged_camera = limits.gate.camera or next(iter(policy.spec.cameras), "")
+        read = dict.fromkeys(filter(None, (*policy.spec.cameras, self.judged_camera)))
         if unknown := set(cameras) - set(read):
             have = ", ".join(read) or "none"
             raise ComponentError(f"cameras names {', '.join(sorted(unknown))}; {policy.spec.name} reads: {have}")
         self.spec: PolicySpec = policy.spec
         self.seed = seed
         self.at_once = limits.batch or policy.spec.width or MOST_ROWS
-        """How many requests one call takes."""
         self._connections = min(self.at_once, max(limits.max_sessions // 2, 1))
         self.cameras = {camera: cameras.get(camera, camera) for camera in read}
-        self.gate, self.judged_camera = gate, judged
-        """Who judges the takes of each client, where one is wanted, and the camera whose pictures it reads."""
-        self.follows = isinstance(policy, Augmented) and policy.looks_back
-        """Whether the policy looks back over the episode, so that its history must be kept."""
+        self.keeps_history = isinstance(policy, Augmented) and policy.looks_back
         self._policy = policy
-        self.begin: Callable[[Served, Client], Awaitable[ServedEpisode]] | None = None
-        """In a session: what gives a client its next episode, whatever it calls it."""
-        if isinstance(policy, InSession):
-            self.begin = policy.begin
+        self.begin: Callable[[Served, Client], Awaitable[ServedEpisode]] | None
+        self.begin = policy.begin if isinstance(policy, InSession) else None
+        # How often each client has begun each named episode; past clients are counted together under None.
         self._begun: dict[Client | None, dict[bytes, int]] = {None: {}}
-        """How often each client has begun each episode; those who have left are None."""
 
     def sample(self, rows: Sequence[SampleRequest]) -> list[F32 | Exception]:
-        """One chunk (horizon, action_dim) per row, or what is wrong with it; one thread asks at a time."""
-        seen, draws = [row.observation for row in rows], [row.draw for row in rows]
-        if isinstance(self._policy, Augmented):
-            return [self._finite(chunk) for chunk in self._policy.follow_all(seen, draws, self._histories(rows))]
-        return [self._finite(chunk) for chunk in self._policy.sample(seen, draws)]
+        """One chunk (horizon, action_dim) or error per row. Only one thread may call this at a time."""
+        observations, draws = [row.observation for row in rows], [row.draw for row in rows]
+        if not isinstance(self._policy, Augmented):
+            return [self._checked(chunk) for chunk in self._policy.sample(observations, draws)]
+        histories = [row.history for row in rows]
+        if not self.keeps_history:
+            histories = [EpisodeHistory(states=[seen.state]) for seen in observations]
+        return [self._checked(chunk) for chunk in self._policy.follow_all(observations, draws, histories)]
 
-    def _histories(self, rows: Sequence[SampleRequest]) -> list[EpisodeHistory]:
-        """An arm that does not look back has no use for what happened."""
-        return [row.history if self.follows else EpisodeHistory(states=[row.observation.state]) for row in rows]
-
-    def _finite(self, chunk: F32 | Exception) -> F32 | Exception:
+    def _checked(self, chunk: F32 | Exception) -> F32 | Exception:
         if isinstance(chunk, Exception):
             return chunk
         if np.isfinite(chunk).all():
-            return np.array(chunk)  # the policy may use its memory again before this client has its last action
+            return np.array(chunk)  # the policy may reuse the array before this client has its last action
         return ComponentError(f"{self.spec.name}: actions that are not finite (NaN or Inf)")
 
     def episode(self, client: Client, task: str, start: int) -> Draw:
-        """The draw of the next episode of ``task`` from ``start``, whoever began it before."""
+        """The draw of the next episode of ``task`` from ``start``, counting those of all clients."""
         name = hashlib.blake2b(f"{start} {task}".encode(errors="surrogatepass"), digest_size=16).digest()
         seed = sum(begun.get(name, 0) for begun in self._begun.values())
         _count(self._begun.setdefault(client, {}), {name: 1}, _MOST_EPISODES)
         return Draw(self.seed, task, start, seed)
 
     def leave(self, client: Client) -> None:
-        """Keep what ``client`` began with that of all who have left."""
-        _count(self._begun[None], self._begun.pop(client, {}), _MOST_OF_THE_GONE)
+        """Count the episodes of ``client`` with those of all past clients."""
+        _count(self._begun[None], self._begun.pop(client, {}), _MOST_OF_PAST_CLIENTS)
 
     def describe(self) -> dict[str, Any]:
-        """What a `besttake` client needs to know, in plain values."""
+        """The facts that a `besttake` client needs, as plain values."""
         plain = {name: getattr(self.spec, name) for name in ("name", "horizon", "action_dim", "replan")}
         return {**plain, "cameras": list(self.cameras.values()), "at_once": self._connections}
 
     def observation(self, images: Mapping[Any, Any], state: Any, instruction: Any) -> Observation:
-        """A client's values as an observation, each checked; what is missing is said at once, and what is wanted."""
+        """Check a client's values and make an observation of them; ComponentError names all missing values at once."""
         missing = [f"image {key}" for key in self.cameras.values() if key not in images]
         if state is None and self.spec.state_dim:
             missing.append("the state")
@@ -142,7 +142,7 @@ class Served:
         return Observation(pictures, self.state(state), str(instruction or ""))
 
     def wants(self) -> str:
-        """What a client must send, for people."""
+        """The values that a client must send, in words."""
         images = f"images {', '.join(self.cameras.values())}" if self.cameras else ""
         state = f"a state of {self.spec.state_dim} numbers" if self.spec.state_dim else ""
         return ", ".join(filter(None, (images, state, "an instruction" if self.spec.prompted else ""))) or "nothing"
@@ -161,8 +161,7 @@ class Served:
 
 
 def _count(begun: dict[bytes, int], more: Mapping[bytes, int], most: int) -> None:
-    """Add ``more`` to what was begun; of more than ``most`` episodes the oldest are forgotten, and their seeds with
-    them."""
+    """Add the counts ``more`` to ``begun``, and forget the oldest episodes if there are more than ``most``."""
     for name, times in more.items():
         begun[name] = begun.pop(name, 0) + times
     for name in list(islice(begun, max(0, len(begun) - most))):
@@ -170,11 +169,11 @@ def _count(begun: dict[bytes, int], more: Mapping[bytes, int], most: int) -> Non
 
 
 class ServedEpisode:
-    """One episode of a client: the draws of its chunks and its history so far.
+    """One episode of a client: the draws of its chunks, its history and its frames.
 
-    ``sampled`` is the last chunk; its actions join the history when they are known to have been executed. Until then
-    the first ``unconfirmed`` of them are taken to have been. ``frames`` are pictures of ``camera``, by their steps, one
-    every ``stride`` steps as far as the client shows them. ``over``: nothing of it is kept any more.
+    ``sampled`` is the last chunk. Its actions join the history when they are known to be executed; until then, the
+    first ``unconfirmed`` of them are assumed to be. ``frames`` are pictures of ``camera`` by their steps, one every
+    ``stride`` steps, as far as the client sends them. ``over``: nothing more is recorded.
     """
 
     over = False
@@ -189,26 +188,26 @@ class ServedEpisode:
         if served.gate is not None:
             self.camera, self.stride = served.judged_camera, served.gate.stride
 
-    def is_wanted(self, step: int) -> bool:
+    def keeps_frame(self, step: int) -> bool:
         """Whether the picture of this step is kept."""
         return bool(self.camera) and not self.over and step >= max(self.frames, default=-self.stride) + self.stride
 
-    def saw(self, seen: Observation, step: int) -> None:
-        """Keep what the client sees before the action ``step``, where it is wanted."""
-        if self.is_wanted(step):
-            picture = seen.images[self.camera]
+    def record(self, observation: Observation, step: int) -> None:
+        """Record the client's observation before the action ``step``: its picture, if it is one of those kept."""
+        if self.keeps_frame(step):
+            picture = observation.images[self.camera]
             first = next(iter(self.frames.values()), picture)
             if picture.shape != first.shape:
                 raise ComponentError(f"a picture of {picture.shape} in a take that began with {first.shape}")
             self.frames[step] = picture
 
-    async def sample(self, seen: Observation) -> F32:
+    async def sample(self, observation: Observation) -> F32:
         """The next chunk, (horizon, action_dim)."""
-        known = len(self.history.memory)
+        length = len(self.history.memory)
         try:
-            self.sampled = await self._client.sample(seen, self._draw, self.history)
+            self.sampled = await self._client.sample(observation, self._draw, self.history)
         except Exception:
-            del self.history.memory[known:]  # what was not answered is not remembered: the client may ask again
+            del self.history.memory[length:]  # the client got no answer and may repeat its request
             raise
         self._draw = self._draw.at(self._draw.chunk + 1)
         return self.sampled
@@ -222,16 +221,16 @@ class SampleRequest:
     observation: Observation
     draw: Draw
     history: EpisodeHistory
-    came: float = field(default_factory=time.monotonic)
+    arrived: float = field(default_factory=time.monotonic)
     answer: Future[F32] = field(default_factory=Future)
 
     @property
     def shapes(self) -> tuple[object, ...]:
-        """The sizes of what it shows: rows of one call have the same, for policies stack them."""
+        """The sizes of state and images, which must be equal in all rows of a call because policies stack them."""
         return (len(self.observation.state), *(image.shape for image in self.observation.images.values()))
 
-    def end(self, answer: F32 | Exception) -> None:
-        """Hand over the answer, if anyone waits for it."""
+    def finish(self, answer: F32 | Exception) -> None:
+        """Hand over the answer, unless nobody waits for it any more."""
         if self.answer.cancelled():
             return
         if isinstance(answer, Exception):
@@ -241,31 +240,34 @@ class SampleRequest:
 
 
 class Client:
-    """A connection that asks for chunks; ``is_open()`` is whether it still is."""
+    """A connection that requests chunks; ``is_open()`` tells whether it is still open.
+
+    ``ran_out`` is the time of its last answer if it has no actions left after it, so that it is likely to request a
+    chunk soon; else None.
+    """
 
     def __init__(self, batches: Batches, is_open: Callable[[], bool]) -> None:
         self._batches, self.is_open = batches, is_open
-        self.answered: float | None = None
-        """When it was left without actions, and so is likely to ask for a sample soon; else None."""
+        self.ran_out: float | None = None
 
     async def sample(self, observation: Observation, draw: Draw, history: EpisodeHistory) -> F32:
-        """One chunk (horizon, action_dim), sampled together with those of others."""
-        self.answered = None
+        """One chunk (horizon, action_dim), sampled together with those of other clients."""
+        self.ran_out = None
         return await self._batches.sample(SampleRequest(self, observation, draw, history))
 
-    def supplied(self, actions: int) -> None:
-        """The client is answered, and ``actions`` are left for it before it needs another sample."""
-        self.answered = None if actions else time.monotonic()
+    def answered(self, left: int) -> None:
+        """Note that the client was sent an action, and that ``left`` actions remain before it needs a chunk."""
+        self.ran_out = None if left else time.monotonic()
 
     def leave(self) -> None:
-        """Wait for this client no more."""
+        """Do not wait for this client any more."""
         self._batches.clients.discard(self)
 
 
 class Batches:
-    """Calls ``sampler`` with at most ``most`` rows, in a thread of its own; everything else is on one event loop.
+    """Calls ``sampler`` with at most ``most`` rows in a separate thread; everything else runs on one event loop.
 
-    It gives one chunk (horizon, action_dim) per row, or why there is none; raising says nothing about single rows.
+    ``sampler`` returns a chunk (horizon, action_dim) or an error for each row; it raises if the call as a whole fails.
     """
 
     def __init__(self, sampler: Callable[[Sequence[SampleRequest]], Sequence[F32 | Exception]], most: int) -> None:
@@ -273,18 +275,18 @@ class Batches:
         self.clients: set[Client] = set()
         self._waiting: list[SampleRequest] = []
         self._changed = asyncio.Event()
-        self._took, self._free, self._closed = 0.0, 0.0, False
+        self._duration, self._ended, self._closed = 0.0, 0.0, False
         self._thread = ThreadPoolExecutor(1, "besttake-sample")
         self._calls = asyncio.create_task(self._call())
 
     def client(self, is_open: Callable[[], bool]) -> Client:
-        """A client that has come."""
+        """Register a new client."""
         client = Client(self, is_open)
         self.clients.add(client)
         return client
 
     async def sample(self, row: SampleRequest) -> F32:
-        """The chunk of ``row``, from the next call or one after it."""
+        """The chunk for ``row``, from the next call or a later one."""
         if self._closed:
             raise ComponentError("the server is closing")
         self._waiting.append(row)
@@ -298,28 +300,28 @@ class Batches:
         await asyncio.wait([self._calls])
         self._thread.shutdown(wait=False)
         for row in self._waiting:
-            row.end(ComponentError("the server is closing"))
+            row.finish(ComponentError("the server is closing"))
 
     async def _call(self) -> None:
-        """Make one call after the other."""
+        """Make one call after another."""
         while True:
             rows = await self._gather()
             began = time.monotonic()
             try:
                 answers = await asyncio.get_running_loop().run_in_executor(self._thread, self._sample, rows)
             except asyncio.CancelledError:
-                self._waiting += rows  # turned away with the others
+                self._waiting += rows  # `close` answers them with the others
                 raise
-            self._free = time.monotonic()
-            self._took = self._free - began
+            self._ended = time.monotonic()
+            self._duration = self._ended - began
             for row, answer in zip(rows, answers, strict=True):
-                row.client.answered = self._free
-                row.end(answer)
+                row.client.ran_out = self._ended
+                row.finish(answer)
 
     async def _gather(self) -> list[SampleRequest]:
-        """The rows of the next call, when it is time for it."""
+        """Wait until it is time for the next call, and return its rows."""
         while True:
-            rows, now = self._next(), time.monotonic()
+            rows, now = self._next_rows(), time.monotonic()
             until = self._wait_until(rows[0], now) if rows else None
             if len(rows) == self._most or (until is not None and until <= now):
                 self._waiting = [row for row in self._waiting if row not in rows]
@@ -329,27 +331,27 @@ class Batches:
                 async with asyncio.timeout(None if until is None else until - now):
                     await self._changed.wait()
 
-    def _next(self) -> list[SampleRequest]:
-        """The rows that could go now: the first that waits, and those that can share its call."""
+    def _next_rows(self) -> list[SampleRequest]:
+        """The first waiting row, and those that can share its call."""
         for row in [row for row in self._waiting if not row.client.is_open()]:
             self._waiting.remove(row)
-            row.end(ComponentError("the client has gone"))
+            row.finish(ComponentError("the client has gone"))
         return [row for row in self._waiting if row.shapes == self._waiting[0].shapes][: self._most]
 
     def _wait_until(self, first: SampleRequest, now: float) -> float:
         """The time until which the next call waits, so that clients that were just answered can join it."""
-        window = min(_LONGEST, self._took / 2)
-        due = [client.answered + window for client in self.clients if client.answered is not None]
-        return min(max(due, default=now), max(first.came, self._free) + window)
+        window = min(_LONGEST_WAIT, self._duration / 2)
+        due = [client.ran_out + window for client in self.clients if client.ran_out is not None]
+        return min(max(due, default=now), max(first.arrived, self._ended) + window)
 
     def _sample(self, rows: Sequence[SampleRequest]) -> list[F32 | Exception]:
-        """An answer for each row; where the call fails, halves of it are tried, so that one cannot spoil the others."""
+        """An answer for each row; if the call fails, each half is tried, so that one row cannot spoil the others."""
         try:
             answers = list(self._sampler(rows))
             if len(answers) != len(rows):
                 raise ComponentError(f"{len(answers)} chunks came back for {len(rows)} rows")
             return answers
-        except BaseException as error:  # not even a policy that calls sys.exit ends the thread that all wait for
+        except BaseException as error:  # even a policy that calls sys.exit must not end the thread
             if len(rows) == 1:
                 return [error if isinstance(error, Exception) else ComponentError(one_line(error))]
             half = len(rows) // 2

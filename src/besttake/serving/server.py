@@ -1,4 +1,4 @@
-"""`besttake serve`: websockets' asyncio server in a thread, who may connect to it, and whether it is well."""
+"""The server of `besttake serve`: websockets' asyncio server in a thread, its admission of clients, its health page."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from besttake.serving.connections import CONNECTIONS
 from besttake.serving.served import Batches, Limits, Served
 
 _HEALTH_PATHS = ("/health", "/healthz")
-_HANDSHAKE = 10.0
-_GOODBYE = 1.0
-"""Seconds that a client has to introduce itself, and to say good-bye."""
-_PINGS = 60.0
+_OPEN_TIMEOUT, _CLOSE_TIMEOUT = 10.0, 1.0
+"""Seconds that a client has for the opening and the closing handshake."""
+_PING_INTERVAL = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -39,8 +38,8 @@ def serve(
 ) -> Server:
     """Serve ``policy`` in the background until the returned server is closed.
 
-    ``port=0`` takes a free port. Hosts other than loopback need a ``token``, which clients send as
-    ``Authorization: Bearer TOKEN`` (openpi's ``api_key`` works too) or as ``?token=TOKEN`` in the address.
+    ``port=0`` chooses a free port. Hosts other than loopback need a ``token``, which clients send as
+    ``Authorization: Bearer TOKEN`` (openpi's ``api_key`` also works) or as ``?token=TOKEN`` in the address.
     ``cameras`` maps the policy's cameras to the names that clients use.
     """
     if protocol not in CONNECTIONS:
@@ -73,11 +72,11 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where clients connect: ``ws://host:port``."""
+        """The address for clients: ``ws://host:port``."""
         return f"ws://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     def close(self) -> None:
-        """Stop accepting, end the open sessions, and wait for the thread."""
+        """Accept no more clients, end the open sessions, and wait for the thread."""
         self._wait_for(self._end())
         self._stop()
 
@@ -101,12 +100,12 @@ class Server:
         limits = self._limits
         self._server = await listen(
             self._talk, self.host, port, process_request=self._admit,
-            # Programs send no Origin; browsers always do, whatever page asked them to.
+            # Programs send no Origin; browsers always do, for every page.
             origins=None if "*" in limits.origins else [None, *limits.origins],
             compression=None, max_size=limits.max_bytes, max_queue=4, server_header="besttake", logger=_log,
-            open_timeout=_HANDSHAKE, close_timeout=_GOODBYE,
-            # Clients that vanished are noticed; those that simulate and cannot answer a ping are not closed.
-            ping_interval=_PINGS, ping_timeout=None,
+            open_timeout=_OPEN_TIMEOUT, close_timeout=_CLOSE_TIMEOUT,
+            # Pings detect clients that vanished. Without a timeout, clients that are busy simulating stay connected.
+            ping_interval=_PING_INTERVAL, ping_timeout=None,
         )  # fmt: skip
         self._batches = Batches(self._served.sample, self._served.at_once)
 
@@ -116,11 +115,11 @@ class Server:
         await self._server.wait_closed()
 
     def _admit(self, connection: Any, request: Any) -> Any:
-        """None lets a client in; else what it is answered."""
+        """None to admit a client, else the response to it."""
         try:
             address = urlsplit(request.path)
         except ValueError:
-            return connection.respond(HTTPStatus.BAD_REQUEST, "besttake: not an address\n")
+            return connection.respond(HTTPStatus.BAD_REQUEST, "besttake: not a valid address\n")
         if address.path in _HEALTH_PATHS:
             body = {"status": "ok", "protocol": self._protocol, "policy": self._served.spec.name}
             response = connection.respond(HTTPStatus.OK, json.dumps(body) + "\n")

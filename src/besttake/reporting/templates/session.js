@@ -1,9 +1,9 @@
 "use strict";
-// The page of a session on a robot: shows what is to be done, and sends what the operator says.
+// The page of a session on a robot: shows what to do next, and sends the operator's orders.
 (() => {
   const at = id => document.getElementById(id), query = location.search, heading = document.querySelector("h1");
   let shown = {}, busy = false, since = 0;
-  const early = 1000;  // milliseconds in which what is pressed is meant for the take before
+  const early = 1000;  // milliseconds in which a key press is meant for the previous take
 
   const send = async (order, what) => {
     if (busy) return;
@@ -22,11 +22,11 @@
   const todo = now => {
     const place = `start ${now.start}`;
     switch (now.phase) {
-      case "waiting": return `Set up ${place}${now.first ? " again as it was" : ""}, and press Ready`;
+      case "waiting": return `Set up ${place}${now.first ? " exactly as the first time" : ""}, then press Ready`;
       case "ready": return `Run the robot from ${place}`;
-      case "playing": return `The robot plays from ${place}. What comes of it?`;
-      case "left": return `The robot has ended its take from ${place}. What came of it?`;
-      case "over": return "All is judged: the results are there";
+      case "playing": return `The robot is playing from ${place}. What is the outcome?`;
+      case "left": return `The robot has ended its take from ${place}. What was the outcome?`;
+      case "over": return "All takes are judged: the results are ready";
       default: return "Please wait";
     }
   };
@@ -58,7 +58,7 @@
     at("bar").max = Math.max(now.planned, 1);
     at("bar").value = now.done;
     at("stop").textContent = !now.questions ? "" : 
-      `${now.settled} of ${now.questions} questions that need no score are settled, by bounds that hold whenever one looks.`;
+      `${now.settled} of ${now.questions} questions that need no score are settled, by bounds that hold at any time.`;
     at("results").hidden = !now.results;
     at("results").href = "results/" + query;
     if (changed) list(now.judged);
@@ -70,7 +70,7 @@
 
   for (const button of document.querySelectorAll("[data-outcome]")) button.onclick = () => judge(button.dataset.outcome);
   at("ready").onclick = () => send("ready", {});
-  at("end").onclick = () => { if (confirm("End the session? Takes that were not played stay away.")) send("end", {}); };
+  at("end").onclick = () => { if (confirm("End the session? The remaining takes will not be played.")) send("end", {}); };
   at("mix").oninput = () => { at("first").style.opacity = at("mix").value / 100; };
   document.addEventListener("keydown", event => {
     if (event.target.matches("input[type=text]") || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
