@@ -17,7 +17,7 @@ def test_demonstrations_made_by_workers_are_those_made_here(tmp_path):
         return pool.map(function, items)
 
     try:
-        shared = build(source, Pixels(), tmp_path / "shared", work=BuildHooks(each=share))
+        shared = build(source, Pixels(), tmp_path / "shared", hooks=BuildHooks(each=share))
     finally:
         pool.close()
     assert [part.tasks for part in asked] == [("pick",), ("push",), ("drawer",), ("stack",)]

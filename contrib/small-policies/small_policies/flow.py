@@ -29,7 +29,7 @@ from besttake.errors import ComponentError, one_clear_error
 from besttake.files import read_json
 from besttake.options import Reader
 from besttake.takes.draws import Draw
-from besttake.testbed.network import EULER_STEPS, Weights, carry, time_features
+from besttake.testbed.network import EULER_STEPS, Weights, integrate, time_features
 from besttake.types import F32, Observation, PolicySpec, Warm, Warms
 
 TIME_FEATURES = 16
@@ -74,7 +74,7 @@ class FlowPolicy:
         which = np.stack([self._which(observation.instruction) for observation in observations])
         seen = product(self.perceive(observations, draws), self._map) + self._shift
         given = product(np.concatenate([seen, which], axis=1).astype(np.float32), self._context_in)
-        flown = carry(
+        flown = integrate(
             noise.reshape(len(noise), self._chunk),
             lambda x, step: product(x, self._noise_in) + given + self._at_time[step],
             self._rest,

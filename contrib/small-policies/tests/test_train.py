@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from besttake.testbed import demonstrations, scene, seeds
-from besttake.testbed.fingerprints import without_words
+from besttake.testbed.fingerprints import without_comments
 from besttake.testbed.network import Weights
 from besttake.testbed.policy import WEIGHTS
 from small_policies import testbed as train
@@ -23,8 +23,8 @@ def test_the_fingerprint_follows_the_recipe_and_the_code_but_not_the_words(monke
     before = fingerprint(recipe)
     assert fingerprint(replace(recipe, seed=1)) != before
     assert fingerprint(replace(recipe, steps=recipe.steps + 1)) != before
-    assert without_words('"""Words."""\n# more\n\nx = 1\n') == without_words("x = 1\n") == "x = 1"
-    assert without_words("x = 2") != without_words("x = 1")
+    assert without_comments('"""Words."""\n# more\n\nx = 1\n') == without_comments("x = 1\n") == "x = 1"
+    assert without_comments("x = 2") != without_comments("x = 1")
     monkeypatch.setattr(scene, "xml", lambda task: f"<mujoco model='{task}'/>")
     assert fingerprint(recipe) != before
 

@@ -1,4 +1,4 @@
-"""A camera that casts rays with ``mj_multiRay``: pictures without a GL library, the same bits on every run."""
+"""A camera that casts rays with ``mj_multiRay``: it needs no GL library, and its pictures are the same bit for bit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _CUTOFF = 3.0
 
 
 class RayCamera:
-    """Pictures of one model from one of its cameras: uint8 (px, px, 3).
+    """Renders one camera of a model: uint8 (px, px, 3).
 
-    ``groups`` are the geom groups it sees. ``shadows`` casts a second ray per pixel, from the lamp.
+    ``groups`` are the geom groups that it sees. ``shadows`` casts a second ray per pixel, from the lamp.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class RayCamera:
         self._gives_normals = "normal:" in (mujoco.mj_multiRay.__doc__ or "")
 
     def __call__(self, data: Any) -> U8:
-        """The picture of ``data``, whose kinematics and cameras must be up to date."""
+        """Render ``data``, whose kinematics and cameras must be up to date."""
         origin = np.array(data.cam_xpos[self._camera])
         rays = product(self._rays, data.cam_xmat[self._camera].reshape(3, 3).T)
         geom, distance, normal = self._cast(data, origin, rays)
@@ -51,7 +51,7 @@ class RayCamera:
         tile = np.floor((origin[:2] + rays[:, :2] * distance[:, None]) * _CHECKS_PER_METRE).astype(np.int32)
         shade[(geom == self._table) & ((tile[:, 0] ^ tile[:, 1]) & 1 == 1)] *= 0.84
         shade[geom < 0] = 1
-        # A ray that hits nothing has geom -1 and so takes the last colour, the sky.
+        # A ray that hits nothing has geom -1 and thus the last colour, the sky.
         picture: U8 = (self._colour.take(geom, axis=0, mode="wrap") * shade[:, None]).astype(np.uint8)
         return picture.reshape(self._px, self._px, 3)
 
@@ -69,7 +69,7 @@ class RayCamera:
         return geom, distance, normal
 
     def _lit(self, data: Any, where: NDArray[np.float64], normal: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How much of the lamp reaches each point: 1, less in the shadow."""
+        """The share of the lamp's light that reaches each point: 1, or less in shadow."""
         ray = where + 1e-3 * normal - _LAMP
         far = length(ray)
         _, distance, _ = self._cast(data, _LAMP, ray / far[:, None])
@@ -78,7 +78,7 @@ class RayCamera:
 
 def _rays(px: int, fovy: float) -> NDArray[np.float64]:
     """Unit directions (px * px, 3) in the camera frame (x right, y up, looking along -z), rows from the top."""
-    # Rounded to float32, because CPUs differ in the last bit of a tangent.
+    # Round to float32, because CPUs differ in the last bit of a tangent.
     edge = np.float64(np.float32(np.tan(np.deg2rad(fovy) / 2)))
     centre = ((np.arange(px) + 0.5) / px * 2 - 1) * edge
     x, y = np.meshgrid(centre, -centre)
@@ -87,7 +87,7 @@ def _rays(px: int, fovy: float) -> NDArray[np.float64]:
 
 
 def _normals_of_depth(where: NDArray[np.float64], rays: NDArray[np.float64], px: int) -> NDArray[np.float64]:
-    """Normals (n, 3) from differences of neighbouring hits, for MuJoCo versions whose rays return none."""
+    """Surface normals (n, 3) from differences of neighbouring hits, for MuJoCo versions whose rays return none."""
     grid = where.reshape(px, px, 3)
     normal = np.cross(np.gradient(grid, axis=1), np.gradient(grid, axis=0)).reshape(-1, 3)
     normal /= length(normal)[:, None] + 1e-9

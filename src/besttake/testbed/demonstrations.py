@@ -1,4 +1,4 @@
-"""Demonstrations: an expert acts from a start, and what it saw and did is kept."""
+"""Record demonstrations: an expert acts from a start, and its frames, states and actions are kept."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from besttake.types import F32, U8
 WRIST_PX = 48
 _STYLES: tuple[Style, ...] = ("std", "alt")
 PATIENCE = 2
-"""Horizons that an expert may take: demonstrations are not timed, takes are."""
+"""How many horizons an expert may take, since demonstrations have more time than takes."""
 _AFTER_SUCCESS = 10
-"""Steps that a demonstration goes on after success, so that letting go and leaving are demonstrated too."""
+"""Steps for which a demonstration continues after success, so that it includes letting go and moving away."""
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One success of an expert: states (T, 20), actions (T, 4), and frames (F, 48, 48, 3) seen at ``frame_steps``."""
+    """A successful demonstration: states (T, 20), actions (T, 4), frames (F, 48, 48, 3) at ``frame_steps``."""
 
     task: str
     seed: int
@@ -34,7 +34,7 @@ class Demonstration:
 
 
 def demonstrations(task: str, seeds: range, style: Style = "std", stride: int | None = None) -> Iterator[Demonstration]:
-    """Demonstrations of ``task`` from the starts ``seeds``, without those that failed.
+    """Yield the successful demonstrations of ``task`` from the starts ``seeds``.
 
     ``stride`` is the number of steps from one wrist frame to the next; None keeps no frames.
     """

@@ -1,9 +1,10 @@
-"""Demonstrations of the embedded testbed: ``testbed`` (all tasks) or ``testbed:pick``, made when they are read."""
+"""Demonstrations of the testbed: ``testbed`` (all tasks) or ``testbed:pick``, recorded when they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import get_args
 
 from besttake.options import Reader
@@ -15,20 +16,18 @@ from besttake.testbed.engine import mujoco
 from besttake.testbed.env import chosen_tasks
 from besttake.testbed.expert import Style
 from besttake.testbed.fingerprints import fingerprint
-from besttake.testbed.tasks import ACTION_DIM, CONTROL_HZ, INSTRUCTIONS, STATE_DIM
+from besttake.testbed.tasks import CONTROL_HZ, INSTRUCTIONS
 from besttake.types import Demo
 
 
 class TestbedDemos:
-    """A lazy source of demonstrations; iterating it twice gives the same bits twice."""
+    """A source that records its demonstrations when it is read; every reading gives the same bits."""
 
     __test__ = False
 
     name = "testbed"
     camera = "wrist"
     fps = CONTROL_HZ
-    action_dim = ACTION_DIM
-    state_dim = STATE_DIM
     gripper_dim = 3
     gripper_open = -1
     eef_dims = (0, 1, 2)
@@ -38,10 +37,11 @@ class TestbedDemos:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A name for the demonstrations: what they are made with, and how many."""
+        """A hash of everything that decides the demonstrations: scenes, code and options."""
         scenes = {task: scene.xml(task) for task in self.tasks}
-        what = (scenes, mujoco.__version__, seeds.LIBRARY.start, self._count, self._stride, self._style)
-        return fingerprint(*what, code=(tasks_code, expert, demonstrations_code, camera))
+        options = (seeds.LIBRARY.start, self._count, self._stride, self._style)
+        code = (tasks_code, expert, demonstrations_code, camera)
+        return fingerprint(scenes, mujoco.__version__, *options, code=code)
 
     def __len__(self) -> int:
         return len(self.tasks) * self._count
@@ -54,10 +54,9 @@ class TestbedDemos:
         return self.of_tasks(lambda _: True)
 
     def of_tasks(self, wanted: Callable[[str], bool]) -> Iterator[Demo]:
-        """The demonstrations whose task is ``wanted``."""
+        """Yield the demonstrations whose task is ``wanted``."""
         for task in filter(wanted, self.tasks):
-            made = demonstrations(task, seeds.LIBRARY, self._style, self._stride)
-            for _, demo in zip(range(self._count), made, strict=False):
+            for demo in islice(demonstrations(task, seeds.LIBRARY, self._style, self._stride), self._count):
                 yield Demo(
                     f"{task}/{demo.seed}", task, demo.frames, demo.frame_steps, demo.states, demo.actions,
                     INSTRUCTIONS[task], source={"seed": demo.seed, "style": self._style},

@@ -8,18 +8,18 @@ from types import ModuleType
 
 
 def _without_gl() -> ModuleType:
-    """Import mujoco with GL off, unless it is loaded already or the user has chosen a GL back end.
+    """Import mujoco with GL disabled, unless it is already loaded or the user has chosen a GL back end.
 
-    The variable is taken away again, so that a simulator that does use GL (LIBERO) chooses its own back end later in
-    this process and in its children.
+    The environment variable is removed again, so that a simulator that uses GL (LIBERO) can later choose its own back
+    end in this process and in its children.
     """
-    ours = "mujoco" not in sys.modules and "MUJOCO_GL" not in os.environ
-    if ours:
+    disable = "mujoco" not in sys.modules and "MUJOCO_GL" not in os.environ
+    if disable:
         os.environ["MUJOCO_GL"] = "disable"
     try:
         import mujoco
     finally:
-        if ours:
+        if disable:
             del os.environ["MUJOCO_GL"]
     return mujoco  # type: ignore[no-any-return]
 

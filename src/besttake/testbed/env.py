@@ -1,4 +1,4 @@
-"""The embedded testbed as an env: ``testbed`` (all four tasks) or ``testbed:pick``, ``testbed:drawer``, …"""
+"""The testbed as an env: ``testbed`` (all four tasks) or ``testbed:pick``, ``testbed:drawer``, …"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRONT_PX = 160
 
 
 class TestbedEnv:
-    """The four tasks behind one env, which holds the world of one task at a time: many envs may be open at once."""
+    """The testbed's tasks as one env, which holds the world of one task at a time; many envs may be open at once."""
 
     __test__ = False
 
@@ -38,7 +38,7 @@ class TestbedEnv:
         self._world.reset(start.index)
 
     def step(self, action: F32) -> Step:
-        """Execute one action (4,); success stays once the task has held for two steps, and the world goes on."""
+        """Execute one action (4,). Success is sticky once the task has held for two steps; the simulation continues."""
         return Step(success=self._current().step(action), done=False)
 
     def observe(self, cameras: Sequence[str]) -> Observation:
@@ -49,16 +49,16 @@ class TestbedEnv:
         return Observation(images, world.state(), INSTRUCTIONS[world.task])
 
     def save(self) -> Snapshot:
-        """The whole state, small and picklable."""
+        """A snapshot of the whole state, small and picklable."""
         return self._current().save()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go on from ``snapshot``, saved by this or another testbed env."""
+        """Restore ``snapshot``, saved by this or another testbed env."""
         self._world = self._world_of(snapshot.task)
         self._world.restore(snapshot)
 
     def close(self) -> None:
-        """Let the world go."""
+        """Release the world."""
         self._world = None
 
     def _current(self) -> World:
@@ -75,7 +75,7 @@ class TestbedEnv:
 
 @cache
 def _camera(task: str, name: str) -> RayCamera:
-    """A camera depends on the model alone, which all worlds of a task share."""
+    """The camera ``name`` of ``task``, shared like the task's model by all worlds."""
     if name == "wrist":
         return RayCamera(scene.model(task), name, WRIST_PX)
     return RayCamera(scene.model(task), name, FRONT_PX, groups=(0, 1, 2, 3, 4), shadows=True)
@@ -83,7 +83,7 @@ def _camera(task: str, name: str) -> RayCamera:
 
 @cache
 def _spec_of(tasks: tuple[str, ...]) -> EnvSpec:
-    """What an env of ``tasks`` is; its fingerprint reads source code, so it is made once."""
+    """The spec of an env of ``tasks``, cached because its fingerprint reads source code."""
     scenes = {task: scene.xml(task) for task in tasks}
     specs = tuple(TaskSpec(task, task, INSTRUCTIONS[task], HORIZONS[task]) for task in tasks)
     return EnvSpec(

@@ -1,4 +1,4 @@
-"""Scripted experts: waypoint machines that read the true poses, with a style of their own in each demonstration."""
+"""Scripted experts: waypoint state machines that read the true poses, with a random style in each demonstration."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Style = Literal["std", "alt"]
 
 _NEAR = 0.010
 _SPEED = 30.0
-"""Action per metre of error at a gain of 1."""
+"""Action per metre of position error at a gain of 1."""
 
 
 class Expert:
-    """Acts one demonstration.
+    """Acts in one demonstration.
 
-    ``std`` moves low and fast. ``alt`` takes high, slow arcs, which from many starts outlast the task's horizon: who
-    learns from it has another action prior, and often runs out of time.
+    ``std`` moves low and fast. ``alt`` takes high, slow arcs, which from many starts take longer than the task's
+    horizon: a policy trained on them has another action prior, and often runs out of time.
     """
 
     def __init__(self, task: str, rng: np.random.Generator, style: Style = "std") -> None:
@@ -50,7 +50,7 @@ class Expert:
         return np.array([*np.clip(motion, -1, 1), grip], np.float32)
 
     def _go(self, world: World, where: Vector, height: float) -> Vector:
-        """Towards ``where`` (its x and y) at ``height``."""
+        """The motion towards the x and y of ``where``, at ``height``."""
         error = np.array([where[0], where[1], height]) - world.hand()
         return np.asarray(np.clip(error * _SPEED * self._gain, -1, 1), np.float64)
 

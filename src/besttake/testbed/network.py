@@ -1,4 +1,4 @@
-"""The policies' network in numpy: a flow-matching MLP whose rows depend neither on the batch nor on the CPU."""
+"""The policies' network in numpy: a flow-matching MLP whose results depend neither on the batch nor on the CPU."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ EULER_STEPS = 10
 LAYERS = 4
 PERCEPTION_METRES = 0.006
 SCALE = np.array([5.0] * 3 + [12.0] + [5.0] * 6 + [8.0] * 6 + [1.0] * 4, np.float32)
-"""From the 20 numbers of a state to network inputs of about unit size."""
+"""Scales the 20 numbers of a state to network inputs of about unit size."""
 FREQUENCIES = (2.0 ** np.arange(8) * np.pi / 4).astype(np.float32)
 
 _CHUNK = HORIZON * ACTION_DIM
 
 
 def perceive(states: F32, noise: F32) -> F32:
-    """States (B, 20) as the policy sees them: object and goal moved by ``noise`` (B, 6) metres, consistently."""
-    seen = states.copy()
-    thing, goal = noise[:, :3], noise[:, 3:]
-    seen[:, 4:7] += thing
-    seen[:, 7:10] += goal
-    seen[:, 10:13] += thing
-    seen[:, 13:16] += goal - thing
-    return seen
+    """States (B, 20) as the policy perceives them: object and goal displaced by ``noise`` (B, 6) metres."""
+    perceived = states.copy()
+    object_noise, goal_noise = noise[:, :3], noise[:, 3:]
+    perceived[:, 4:7] += object_noise
+    perceived[:, 7:10] += goal_noise
+    perceived[:, 10:13] += object_noise
+    perceived[:, 13:16] += goal_noise - object_noise
+    return perceived
 
 
 def time_features(time: float) -> F32:
     """The flow time in [0, 1] as 16 sines and cosines."""
-    # In float64 first: where CPUs differ in its last bit, they round to the same float32.
+    # Compute in float64: CPUs differ in its last bit only, which rounding to float32 removes.
     angle = (np.float32(time) * FREQUENCIES).astype(np.float64)
     return np.concatenate([np.sin(angle), np.cos(angle)]).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What a weights file holds: arrays by name and what is said of them."""
+    """The content of a weights file: arrays by name, and metadata."""
 
     arrays: Mapping[str, Array]
     metadata: Mapping[str, str]
@@ -59,13 +59,13 @@ class Weights:
             return cls({name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {})  # noqa: SIM118
 
     def fingerprint(self, replan: int, blur: float) -> str:
-        """A hash of the weights and of the two settings that a policy adds to them."""
+        """A hash of the weights and of the policy's two settings."""
         arrays = [self.arrays[name].tobytes() for name in sorted(self.arrays)]
         return short_hash(f"{sorted(self.metadata.items())} {replan} {blur}", *arrays)
 
 
 class FlowNet:
-    """Carries noise (B, 10, 4) to action chunks, given states (B, 20)."""
+    """Turns noise (B, 10, 4) into action chunks, given states (B, 20)."""
 
     def __init__(self, weights: Weights) -> None:
         arrays: dict[str, Any] = {name: array.astype(np.float32) for name, array in weights.arrays.items()}
@@ -77,23 +77,26 @@ class FlowNet:
         self._rest = [(arrays[f"w{i}"], arrays[f"b{i}"]) for i in range(1, LAYERS)]
 
     def __call__(self, noise: F32, states: F32) -> F32:
-        """Action chunks (B, 10, 4) in the environment's space, within [-1, 1]."""
+        """Action chunks (B, 10, 4) in the environment's action space, within [-1, 1]."""
         count = len(noise)
         context = product(states * SCALE, self._state_in)
         first = [context + shift for shift in self._first]
-        flown = carry(
+        chunks = integrate(
             noise.reshape(count, _CHUNK), lambda x, step: product(x, self._noise_in) + first[step], self._rest
         )
-        chunks = flown.reshape(count, HORIZON, ACTION_DIM) * self.std + self.mean
-        return np.asarray(np.clip(chunks, -1, 1), np.float32)
+        actions = chunks.reshape(count, HORIZON, ACTION_DIM) * self.std + self.mean
+        return np.asarray(np.clip(actions, -1, 1), np.float32)
 
     def normalise(self, chunk: F32) -> F32:
-        """A chunk (10, 4) of the environment's actions in the space that the flow lives in."""
+        """A chunk (10, 4) of the environment's actions, normalised to the network's space."""
         return np.asarray((chunk - self.mean) / self.std, np.float32)
 
 
-def carry(x: F32, first: Callable[[F32, int], F32], rest: Sequence[tuple[F32, F32]]) -> F32:
-    """Noise (B, n) to normalised chunks in Euler steps; ``first(x, step)`` is the first layer before its activation."""
+def integrate(x: F32, first: Callable[[F32, int], F32], rest: Sequence[tuple[F32, F32]]) -> F32:
+    """Integrate the flow from noise (B, n) to normalised chunks in Euler steps.
+
+    ``first(x, step)`` is the first layer before its activation.
+    """
     for step in range(EULER_STEPS):
         hidden = _silu(first(x, step))
         for weight, shift in rest[:-1]:

@@ -1,4 +1,4 @@
-"""The testbed's own policies, small and trained here: ``testbed:half``, ``few``, ``alt``, ``mid``, ``strong``."""
+"""The testbed's small policies: ``testbed:half``, ``few``, ``alt``, ``mid``, ``strong``."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ WEIGHTS = Path(__file__).parent / "weights"
 
 
 class TestbedPolicy:
-    """A flow-matching MLP over the state. It sees objects a few millimetres off, anew at each chunk."""
+    """A flow-matching MLP over the state. It perceives objects a few millimetres off, by a new error in each chunk."""
 
     __test__ = False
 
     def __init__(self, name: str, weights: Weights, replan: int, perception_mm: float) -> None:
         self._net = FlowNet(weights)
-        self._blur = np.float32(perception_mm / 1000)
+        self._perception_error = np.float32(perception_mm / 1000)
         self.spec = PolicySpec(
             name=f"testbed:{name}", kind="flow", horizon=HORIZON, action_dim=ACTION_DIM, replan=replan,
             state_dim=STATE_DIM, warm_start=True, cools=True, small=True,
@@ -48,9 +48,9 @@ class TestbedPolicy:
         return self._net(noise, self.perceive(observations, draws))
 
     def perceive(self, observations: Sequence[Observation], draws: Sequence[Draw]) -> F32:
-        """The states (B, 20) that it sees: objects and goals a few millimetres off."""
-        blur = self._blur * np.stack([draw.normal((6,), "perception") for draw in draws])
-        return network.perceive(np.stack([observation.state for observation in observations]), blur)
+        """The states (B, 20) as the policy perceives them: objects and goals a few millimetres off."""
+        errors = self._perception_error * np.stack([draw.normal((6,), "perception") for draw in draws])
+        return network.perceive(np.stack([observation.state for observation in observations]), errors)
 
 
 def make(
@@ -60,5 +60,5 @@ def make(
     if rest not in NAMES:
         raise ComponentError(f"testbed:{rest}: no such policy; choose one of {', '.join(NAMES)}")
     read = Reader(f"testbed:{rest}")
-    steps, blur = read.whole("replan", replan, most=HORIZON), read.number("perception_mm", perception_mm, least=0)
-    return TestbedPolicy(rest, Weights.read(WEIGHTS / f"{rest}.safetensors"), steps, blur)
+    steps, error = read.whole("replan", replan, most=HORIZON), read.number("perception_mm", perception_mm, least=0)
+    return TestbedPolicy(rest, Weights.read(WEIGHTS / f"{rest}.safetensors"), steps, error)

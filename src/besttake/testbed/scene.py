@@ -1,9 +1,9 @@
-"""The scene: a parallel gripper on three slides over a table, and what each task puts on the table.
+"""The MJCF scenes: a parallel gripper on three slides over a table, and each task's objects on the table.
 
-Lengths are metres. Geoms of group 3 are the hand's own body, hidden from the wrist camera that sits inside it; group 4
-is scenery for the front camera. Nothing in a model depends on the start: goals and the drawer's cabinet are mocap
-bodies, so a start lives in the simulation state alone and models can be shared. The shaft is a body of its own because
-multi-rays look for a body only where its colliding geoms are.
+Lengths are in metres. Geoms of group 3 are the hand's own body, hidden from the wrist camera that sits inside it; group
+4 is scenery for the front camera. Nothing in a model depends on the start: goals and the drawer's cabinet are mocap
+bodies, so that a start is part of the simulation state alone and models can be shared. The shaft is a separate body
+because multi-rays look for a body only where its colliding geoms are.
 """
 
 from __future__ import annotations
@@ -103,5 +103,5 @@ def xml(task: str) -> str:
 
 @cache
 def model(task: str) -> Any:
-    """The compiled MjModel of ``task``, shared by all its worlds: playing changes nothing in it."""
+    """The compiled MjModel of ``task``, shared by all its worlds since simulation does not change it."""
     return mujoco.MjModel.from_xml_string(xml(task))

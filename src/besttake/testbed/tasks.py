@@ -1,4 +1,4 @@
-"""The four tasks: their starts, what a policy is told about them, and when they are done."""
+"""The four tasks: their starts, states and success conditions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HORIZONS = {"pick": 80, "push": 80, "drawer": 60, "stack": 80}
 ACTION_DIM = 4
 STATE_DIM = 20
 REACH = 0.032
-"""Metres from the hand to its set point at an action of 1."""
+"""Distance in metres from the hand to its set point at an action of 1."""
 CONTROL_HZ = 20.0
 
 _SUBSTEPS = 5
@@ -40,7 +40,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The whole state of a `World`: MuJoCo's integration state (warm start included) and our two counters."""
+    """The whole state of a `World`: MuJoCo's integration state (including its warm start) and our two counters."""
 
     task: str
     physics: Vector
@@ -64,7 +64,7 @@ class World:
         self._held = 0
         self._told = np.zeros(STATE_DIM)
         self._told[TASKS.index(task) - len(TASKS)] = 1
-        # Views of MuJoCo's own memory: looking names up at every step would take half as long as the physics.
+        # Views of MuJoCo's memory: looking up names at every step would take half as long as the physics.
         data, model = self.data, self.model
         self._qpos, self._ctrl, self._mocap = data.qpos, data.ctrl, data.mocap_pos
         self._object = data.geom("handle").xpos if task == "drawer" else data.body("object").xpos
@@ -72,7 +72,7 @@ class World:
         self._drawer = int(model.joint("drawer").qposadr[0]) if task == "drawer" else -1
 
     def reset(self, seed: int) -> None:
-        """Go to the start that ``seed`` draws, bit for bit the same each time."""
+        """Go to the start that is drawn with ``seed``, bit for bit the same each time."""
         draw = np.random.default_rng([seed, TASKS.index(self.task)])
         data = self.data
         mujoco.mj_resetData(self.model, data)
@@ -87,7 +87,7 @@ class World:
         self._advance()
 
     def step(self, action: F32 | Vector) -> bool:
-        """Execute one action; True from the step on at which the task has held for two steps."""
+        """Execute one action; return whether the task has, by now, held for two steps in a row."""
         *move, grip = np.asarray(action, np.float64).tolist()
         at = self._qpos[:3].tolist()
         self._ctrl[:3] = [
@@ -105,15 +105,15 @@ class World:
         return np.asarray(self._qpos[:3] + _HOME, np.float64)
 
     def opening(self) -> float:
-        """Distance between the fingers beyond closed."""
+        """Distance between the fingers; 0 when closed."""
         return float(self._qpos[3] + self._qpos[4])
 
     def object(self) -> Vector:
-        """Position of what is moved (3,): the cube, the puck, the drawer's handle."""
+        """Position (3,) of the object to move: the cube, the puck or the drawer's handle."""
         return np.array(self._object)
 
     def goal(self) -> Vector:
-        """Position of where it belongs (3,): the disc, the lower cube; for the drawer, its closed place."""
+        """Position (3,) of its goal: the disc or the lower cube; for the drawer, its closed position."""
         if self._base is not None:
             return np.array(self._base)
         place = np.array(self._mocap[0])
@@ -122,7 +122,7 @@ class World:
         return place
 
     def state(self) -> F32:
-        """What a policy is told, float32 (20,)."""
+        """The state that a policy gets, float32 (20,)."""
         told, goal = self._told, self.goal()
         told[0:3] = self.hand()
         told[3] = self.opening()
@@ -133,13 +133,13 @@ class World:
         return told.astype(np.float32)
 
     def save(self) -> Snapshot:
-        """The whole state; `restore` on any world of the same task goes on from it bit for bit."""
+        """A snapshot of the whole state; any world of the same task can `restore` it bit for bit."""
         physics = np.empty(mujoco.mj_stateSize(self.model, _STATE))
         mujoco.mj_getState(self.model, self.data, physics, _STATE)
         return Snapshot(self.task, physics, self._held, self.succeeded)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Put ``snapshot`` back."""
+        """Restore ``snapshot``."""
         mujoco.mj_setState(self.model, self.data, snapshot.physics, _STATE)
         self._held, self.succeeded = snapshot.held, snapshot.succeeded
         self._place()
@@ -149,8 +149,8 @@ class World:
         self._place()
 
     def _place(self) -> None:
-        # mj_step leaves positions one substep old; placing everything anew makes what is observed a function of the
-        # saved state alone, which an exact restore needs.
+        # mj_step leaves positions one substep old. Recomputing them makes observations a function of the saved state
+        # alone, which an exact restore needs.
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_camlight(self.model, self.data)
 
