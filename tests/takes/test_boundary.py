@@ -12,7 +12,7 @@ from besttake.arms.base import TakeState, Tools
 from besttake.arms.sampler import ArmSampler
 from besttake.core.retrieve import RetrievalConfig
 from besttake.encoders.base import embeddings_of
-from besttake.envs.base import checked_state, checked_step, said_success
+from besttake.envs.base import checked_flag, checked_state, checked_step
 from besttake.errors import ComponentError
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import Begin, End, Failed, Job
@@ -87,11 +87,11 @@ def test_nothing_is_no_step_and_no_state() -> None:
 
 
 def test_a_simulator_may_say_success_as_one_or_nothing() -> None:
-    assert all(said_success("x", value) for value in (True, np.float32(1), 1))
-    assert not said_success("x", np.array([0.0]))
+    assert all(checked_flag("x", value) for value in (True, np.float32(1), 1))
+    assert not checked_flag("x", np.array([0.0]))
     for odd in (NAN, "no", 0.5, None, np.zeros(2)):
         with pytest.raises(ComponentError, match="x: success is .* neither true nor false"):
-            said_success("x", odd)
+            checked_flag("x", odd)
 
 
 class OneBad:

@@ -244,14 +244,12 @@ def test_a_run_in_which_every_take_failed_says_so_and_goes_on_when_called_again(
         raise RuntimeError("the machine was unplugged")
 
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "besttake.verbs.diagnose.policies.rehearsed", lambda *_: False
-        )  # in the rehearsal it still worked
+        patch.setattr("besttake.verbs.diagnose.policies.rehearsed", lambda *_: False)  # it worked in the rehearsal
         patch.setattr(half.Large, "sample", unplugged)
         (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
         assert (cell.takes, cell.errors) == (0, 6)
         for made in (make_markdown(tmp_path / "run"), make_html(tmp_path / "run")):
-            assert "no finished take" in made.read_text()
+            assert "No take was finished" in made.read_text()
     (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
     assert (cell.takes, cell.errors) == (6, 0)
 
