@@ -44,8 +44,8 @@ integration: $(READY)  ## test real simulators and policy classes, each in its o
 bench: $(READY)  ## measure speed as ratios to what one would use instead
 	$(BIN)/python -m bench
 
-fuzz: $(READY)  ## kill, stop, fill, corrupt and fuzz for some minutes (FULL=1: all tries, into docs/reliability.md)
-	$(BIN)/python -m bench.campaign $(if $(FULL),--full) $(if $(MINUTES),--minutes $(MINUTES))
+fuzz: $(READY)  ## kill, stop, fill, corrupt and fuzz for some minutes (FULL=1: all tries afresh, into docs/reliability.md)
+	$(BIN)/python -m bench.campaign $(if $(FULL),--full) $(if $(MINUTES),--minutes $(MINUTES),$(if $(FULL),--afresh))
 
 docs:  ## build the documentation into site/: runs its notebook, and fails on a broken link
 	@$(MAKE) --no-print-directory VENV=$(VENV)-docs EXTRA=docs $(VENV)-docs/.ready
