@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +28,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the backgro
 
 # Tests are no packages: they import the helpers of these folders by name.
 HERE = Path(__file__).parent
-sys.path += [str(HERE / folder) for folder in ("core", "demos", "golden", "live", "reporting", "takes", "verbs")]
+sys.path += [
+    str(HERE / folder) for folder in ("core", "demos", "golden", "live", "reporting", "scorers", "takes", "verbs")
+]
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -51,6 +53,55 @@ def besttake(cache: Path) -> Run:
         if check and done.returncode:
             raise AssertionError(f"{command} exited with {done.returncode}: {done.stderr}")
         return done
+
+    return run
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """The command line in this process: its exit code, and what it wrote to standard output and standard error."""
+    from besttake.cli.main import main
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
+            patch.setattr(sys, "argv", ["besttake", *map(str, arguments)])
+            main()
+        written = capsys.readouterr()
+        return int(stop.value.code or 0), written.out, written.err
+
+    return run
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Path]]:
+    """Writes a module that can be imported in this test, and returns its file."""
+    written: list[str] = []
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        invalidate_caches()
+        written.append(name)
+        return path
+
+    yield write
+    for name in written:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def diagnosed(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Makes a small run of an embedded policy, by the plan that is given, and returns its directory."""
+    small = {"policy": "testbed:half", "env": "testbed:pick", "arms": "base", "demos_per_task": 4, "workers": 1}
+
+    def run(**plan: Any) -> Path:
+        from besttake.config import load_plan
+        from besttake.verbs.diagnose.diagnosis import diagnose
+
+        out = tmp_path_factory.mktemp("diagnosed") / "run"
+        diagnose(load_plan(None, {**small, "check_states": 0, "probe_states": 0, **plan}), out)
+        return out
 
     return run
 

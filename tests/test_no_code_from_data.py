@@ -20,8 +20,7 @@ import pytest
 from PIL import Image
 
 from besttake import registry
-from besttake.cli import main as cli
-from besttake.config import Plan, load_plan
+from besttake.config import load_plan
 from besttake.demos.resolve import open_or_build
 from besttake.demos.storage import LibraryHead
 from besttake.envs import vla_eval
@@ -29,7 +28,6 @@ from besttake.errors import ComponentError, PlanError
 from besttake.policies.lerobot_checkpoint import _family, check_family, check_processors
 from besttake.result import Result
 from besttake.verbs.act import act
-from besttake.verbs.diagnose.diagnosis import diagnose
 
 PLANTED = "python:planted:make"
 
@@ -49,15 +47,9 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(diagnosed) -> Path:
     """A small finished run on the testbed."""
-    out = tmp_path_factory.mktemp("run") / "run"
-    plan = Plan(
-        policy=("testbed:half",), env=("testbed:pick",), starts="2", seeds=2, arms=("base", "retrieve"),
-        demos_per_task=4, probe_states=0, check_states=8, workers=1,
-    )  # fmt: skip
-    diagnose(plan, out)
-    return out
+    return diagnosed(starts=2, seeds=2, arms="base,retrieve", check_states=8)
 
 
 @pytest.fixture
@@ -74,13 +66,6 @@ def plant(directory: Path, **changes: Any) -> None:
     head.model_copy(update={"encoder": encoder, **changes}).write(directory)
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["besttake", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    return int(stop.value.code or 0)
-
-
 CODE = (
     PLANTED,
     "python:os:system?command=touch%20it-ran",
@@ -89,7 +74,7 @@ CODE = (
 
 
 @pytest.mark.parametrize("uri", CODE)
-def test_a_library_names_no_code(uri: str, library: Path, mark: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_a_library_names_no_code(uri: str, library: Path, mark: Path, call) -> None:
     plant(library, encoder=uri)
     few = ("--probe-states", 4, "--check-states", 4)
     (library.parent / "take").mkdir()
@@ -102,8 +87,7 @@ def test_a_library_names_no_code(uri: str, library: Path, mark: Path, monkeypatc
         ["probe", "--policy", "testbed:half", "--env", "testbed:pick", "--demos", library, *few],
         ["serve", "--policy", "testbed:half", "--retrieve", library, "--port", "0"],
     ):
-        code = call(monkeypatch, *use)
-        said = capsys.readouterr().err
+        code, _, said = call(*use)
         assert code == (0 if "show" in use or "probe" in use else 2), said  # those two encode nothing
         if code:
             assert "names code to run" in said
@@ -120,9 +104,9 @@ def test_a_library_may_name_the_code_that_the_user_names(library: Path, mark: Pa
     assert mark.exists()
 
 
-def test_a_trusted_library_may_name_code(library: Path, mark: Path, monkeypatch: Any) -> None:
+def test_a_trusted_library_may_name_code(library: Path, mark: Path, call) -> None:
     plant(library, encoder=PLANTED)
-    assert call(monkeypatch, "library", "check", library, "--trust", library) == 2
+    assert call("library", "check", library, "--trust", library)[0] == 2
     assert mark.exists()
 
 
@@ -144,13 +128,13 @@ def test_a_trusted_library_may_name_code(library: Path, mark: Path, monkeypatch:
         "env: vla-eval:subprocess:Popen?args=[touch,it-ran]",
     ],
 )
-def test_a_plan_names_no_code(line: str, mark: Path, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_a_plan_names_no_code(line: str, mark: Path, tmp_path: Path, call) -> None:
     key = line.partition(":")[0]
     others = {"policy": "testbed:half", "env": "testbed:pick", key: None}
     plan = tmp_path / "plan.yaml"
     plan.write_text("\n".join([*(f"{name}: {value}" for name, value in others.items() if value), line]))
-    assert call(monkeypatch, "diagnose", plan, "-o", "out") == 2
-    said = capsys.readouterr().err
+    code, _, said = call("diagnose", plan, "-o", "out")
+    assert code == 2
     assert "names code to run" in said
     assert f"--trust {plan}" in said
     assert not mark.exists()
@@ -161,7 +145,7 @@ def test_a_plan_names_no_code(line: str, mark: Path, tmp_path: Path, monkeypatch
     assert load_plan(plan, {})
 
 
-def test_a_plan_names_no_part_of_a_namespace_package(mark: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_plan_names_no_part_of_a_namespace_package(mark: Path, tmp_path: Path, monkeypatch: Any, call) -> None:
     """Of a package without an ``__init__.py``, any directory on the path can hold a part, so also the current one."""
     site = tmp_path / "site"
     (site / "spread").mkdir(parents=True)
@@ -173,7 +157,7 @@ def test_a_plan_names_no_part_of_a_namespace_package(mark: Path, tmp_path: Path,
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
     plan = tmp_path / "plan.yaml"
     plan.write_text("policy: testbed:half\nenv: gym:spread.planted:Env-v0\n")
-    assert call(monkeypatch, "diagnose", plan, "-o", "out") == 2
+    assert call("diagnose", plan, "-o", "out")[0] == 2
     assert not mark.exists()
     with pytest.raises(PlanError, match="names code to run"):
         load_plan(plan, {})
@@ -213,7 +197,7 @@ def _in_json(file: str, *words: str) -> Callable[[Path], None]:
     ],
 )  # fmt: skip
 def test_a_run_and_a_result_name_no_code(
-    change: Callable[[Path], None], run: Path, mark: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+    change: Callable[[Path], None], run: Path, mark: Path, tmp_path: Path, call
 ) -> None:
     copy = Path(shutil.copytree(run, tmp_path / "run"))
     change(copy)
@@ -228,8 +212,9 @@ def test_a_run_and_a_result_name_no_code(
         ["ingest", copy],
         ["serve", "--policy", "testbed:strong", "--retrieve", copy, "--host", "0.0.0.0"],  # refused: it needs a token
     ):
-        assert call(monkeypatch, *use) in (0, 1, 2)
-        assert "Traceback" not in capsys.readouterr().err
+        code, _, said = call(*use)
+        assert code in (0, 1, 2)
+        assert "Traceback" not in said
         assert not mark.exists(), use
 
 

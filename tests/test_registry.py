@@ -53,12 +53,8 @@ def test_a_plug_in_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("family", ["policy", "env", "encoder", "demos", "arm", "scorer"])
 @pytest.mark.parametrize("made", ["None", "type('Half', (), {'spec': 3})()"])
-def test_a_factory_that_makes_no_member_of_its_family_is_one_line(
-    family: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "odd_factory.py").write_text(f"def make(): return {made}\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "odd_factory", raising=False)
+def test_a_factory_that_makes_no_member_of_its_family_is_one_line(family: str, made: str, module) -> None:
+    module("odd_factory", f"def make(): return {made}\n")
     with pytest.raises(ComponentError, match="odd_factory:make: this made a .*, which every .* has"):
         getattr(registry, family)("python:odd_factory:make")
 
@@ -76,45 +72,33 @@ def test_what_a_file_names_is_no_text_and_loses_its_origin_nowhere() -> None:
         registry.FromFile(["python:os:system"], Path("library.json"))  # type: ignore[arg-type]
 
 
-def test_third_parties_add_schemes_by_entry_points(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "their_package.py").write_text(MEMBER + "def make(rest, **options): return member((rest, options))\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_third_parties_add_schemes_by_entry_points(monkeypatch: pytest.MonkeyPatch, module) -> None:
+    module("their_package", MEMBER + "def make(rest, **options): return member((rest, options))\n")
     entry = EntryPoint("theirs", "their_package:make", "besttake.encoders")
     monkeypatch.setattr(registry, "_plugins", lambda group: (entry,) if group == "encoders" else ())
     made: Any = registry.encoder("theirs:a/b?k=v", more=1)
     assert made.made == ("a/b", {"k": "v", "more": 1})
     assert "theirs" in registry.schemes("encoders")
-    sys.modules.pop("their_package")
 
 
-def test_a_component_that_is_not_packaged_is_named_by_its_place(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "my_module.py").write_text(MEMBER + "def make(size='1'): return member(int(size))\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_a_component_that_is_not_packaged_is_named_by_its_place(module) -> None:
+    module("my_module", MEMBER + "def make(size='1'): return member(int(size))\n")
     assert registry.demos("python:my_module:make?size=3").made == 3
     with pytest.raises(ComponentError, match="my_module has no .nothing_here"):
         registry.demos("python:my_module:nothing_here")
     with pytest.raises(ComponentError, match="no option colour; known: size"):
         registry.demos("python:my_module:make?colour=red")
-    sys.modules.pop("my_module")
 
 
-def test_trust_goes_to_factories_that_ask_for_it_and_to_no_other(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "trusting.py").write_text(
-        MEMBER + "def asks(trust_remote_code=False): return member(trust_remote_code)\n"
-        "def takes_any(**options): return member(options)\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_trust_goes_to_factories_that_ask_for_it_and_to_no_other(module) -> None:
+    asks = "def asks(trust_remote_code=False): return member(trust_remote_code)\n"
+    module("trusting", MEMBER + asks + "def takes_any(**options): return member(options)\n")
     made: list[Any] = [
         registry.policy("python:trusting:asks", trust_remote_code=True),
         registry.policy("python:trusting:asks"),
         registry.policy("python:trusting:takes_any", trust_remote_code=True),
     ]
     assert [each.made for each in made] == [True, False, {}]
-    sys.modules.pop("trusting")
 
 
 def test_what_a_notebook_defines_and_other_processes_must_make_is_refused_with_the_remedy(
@@ -133,9 +117,7 @@ def test_what_a_notebook_defines_and_other_processes_must_make_is_refused_with_t
     assert [*make_scorers(["coverage", "python:__main__:make_mine"])] == ["coverage", "python:__main__:make_mine"]
 
 
-def test_a_policy_of_ones_own_without_a_fingerprint_has_that_of_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_policy_of_ones_own_without_a_fingerprint_has_that_of_its_file(module) -> None:
     text = """
 from besttake.types import PolicySpec
 
@@ -149,9 +131,8 @@ class Own:
 def make(fingerprint=""):
     return Own(fingerprint)
 """
-    monkeypatch.syspath_prepend(tmp_path)
-    for name, own in (("own_first", text), ("own_second", text + "# changed")):
-        (tmp_path / f"{name}.py").write_text(own)
+    module("own_first", text)
+    module("own_second", text + "# changed")
     first, again, second = (registry.policy(f"python:{name}:make") for name in ("own_first", "own_first", "own_second"))
     assert first.spec.fingerprint == again.spec.fingerprint != second.spec.fingerprint
     assert registry.policy("python:own_first:make?fingerprint=v1").spec.fingerprint == "v1"

@@ -167,27 +167,20 @@ def test_a_run_is_bound_to_the_settings_that_its_arms_read() -> None:
     assert identity(specs_of(["rerank"]), config, 4, "f") == {"candidates": [4, "f"]}
 
 
-def test_the_arm_of_the_docs_is_diagnosed_beside_ours(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_arm_of_the_docs_is_diagnosed_beside_ours(tmp_path: Path, cache: Path, module) -> None:
     (code,) = re.findall(r"```python\n(# mean_of_three.py\n.*?)```", PAGE.read_text(), re.S)
     assert len(code.splitlines()) <= 20
-    (tmp_path / "mean_of_three.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
+    module("mean_of_three", code)
     uri = "python:mean_of_three:make"
-    try:
-        assert check_arm(registry.arm(uri)) == ("spec", "shape", "repeat", "batch", "history")
-        plan = Plan(
-            policy="testbed:half", env="testbed:pick", starts=3, seeds=2, arms=("base", uri), probe_states=0,
-            demos_per_task=2,
-        )  # fmt: skip
-        result = diagnose(plan, tmp_path / "run")
-        assert result.cells[0].arms.arms[uri].pass_1.value is not None
-        assert result.cost.takes == 12
-        changed = code.replace('fingerprint="1"', 'fingerprint="2"')
-        (tmp_path / "mean_of_three.py").write_text(changed)
-        del sys.modules["mean_of_three"]
-        with pytest.raises(RunError, match="holds another plan"):
-            diagnose(plan, tmp_path / "run")
-    finally:
-        sys.modules.pop("mean_of_three", None)
+    assert check_arm(registry.arm(uri)) == ("spec", "shape", "repeat", "batch", "history")
+    plan = Plan(
+        policy="testbed:half", env="testbed:pick", starts=3, seeds=2, arms=("base", uri), probe_states=0,
+        demos_per_task=2,
+    )  # fmt: skip
+    result = diagnose(plan, tmp_path / "run")
+    assert result.cells[0].arms.arms[uri].pass_1.value is not None
+    assert result.cost.takes == 12
+    module("mean_of_three", code.replace('fingerprint="1"', 'fingerprint="2"'))
+    del sys.modules["mean_of_three"]
+    with pytest.raises(RunError, match="holds another plan"):
+        diagnose(plan, tmp_path / "run")

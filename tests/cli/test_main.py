@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from asyncio import CancelledError
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from besttake.cli import main as cli
 from besttake.errors import BestTakeError
 
 COMMANDS = ("demo", "diagnose", "probe", "report", "rank", "ingest", "plan", "compare", "serve", "reproduce", "doctor")
-
-
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["besttake", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    return int(stop.value.code or 0)
 
 
 @pytest.mark.parametrize(
@@ -58,28 +49,20 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["serve", "--policy", "testbed:half", "--protocol", "smoke"], "protocol 'smoke' is unknown"),
     ],
 )
-def test_bad_input_is_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    arguments: list[str],
-    message: str,
-) -> None:
+def test_bad_input_is_one_line(call, monkeypatch, tmp_path: Path, arguments: list[str], message: str) -> None:
     monkeypatch.chdir(tmp_path)
-    assert call(monkeypatch, *arguments) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("besttake: ")
-    assert message in lines[0]
+    code, _, written = call(*arguments)
+    assert code == 2
+    (line,) = written.strip().splitlines()
+    assert line.startswith("besttake: ")
+    assert message in line
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["diagnose", "library build", "reproduce"])
-def test_help_puts_options_into_groups_and_names_their_values(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
-    assert call(monkeypatch, *command.split(), "--help") == 0
-    text = capsys.readouterr().out
+def test_help_puts_options_into_groups_and_names_their_values(call, command: str) -> None:
+    code, text, _ = call(*command.split(), "--help")
+    assert code == 0
     assert "\nPolicy, environment and data:\n" in text
     assert text.index("If the data does not say:") < text.index("\nOptions:\n")
     assert "<" not in text
@@ -87,62 +70,52 @@ def test_help_puts_options_into_groups_and_names_their_values(
     assert "…\n" not in text
 
 
-def test_the_help_fits_one_screen_and_names_every_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call(monkeypatch, "--help") == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_the_help_fits_one_screen_and_names_every_command(call) -> None:
+    lines = call("--help")[1].splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
     assert {*COMMANDS, "runs", "library", "score", "export"} <= {line.split()[0] for line in lines if line}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_shows_an_example(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
-    assert call(monkeypatch, command, "--help") == 0
-    assert f"  besttake {command}" in capsys.readouterr().out
+def test_every_command_shows_an_example(call, command: str) -> None:
+    assert f"  besttake {command}" in call(command, "--help")[1]
 
 
-def test_a_library_is_built_shown_and_checked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    out = str(tmp_path / "library")
-    assert call(monkeypatch, "library", "build", "testbed:drawer", "-o", out, "--max-demos", "3", "-q") == 0
-    assert "3 demonstrations" in capsys.readouterr().out
-    assert call(monkeypatch, "library", "show", out, "--json") == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert summary["demos"] == 3
-    assert call(monkeypatch, "library", "check", out) == 0
-    assert "is undamaged" in capsys.readouterr().out.replace("\n", " ")
-    (tmp_path / "library" / "embeddings.npy").write_bytes(b"x")
-    assert call(monkeypatch, "library", "check", out) == 2
-    assert "build the library again" in capsys.readouterr().err
+def test_a_library_is_built_shown_and_checked(call, tmp_path: Path) -> None:
+    out = tmp_path / "library"
+    assert "3 demonstrations" in call("library", "build", "testbed:drawer", "-o", out, "--max-demos", "3", "-q")[1]
+    assert json.loads(call("library", "show", out, "--json")[1])["demos"] == 3
+    assert call("library", "check", out)[0] == 0
+    (out / "embeddings.npy").write_bytes(b"x")
+    code, _, written = call("library", "check", out)
+    assert code == 2
+    assert "build the library again" in written
 
 
 @pytest.mark.parametrize("end", [SystemExit, GeneratorExit, CancelledError])
 def test_code_of_others_that_leaves_is_one_line_and_no_code_of_ours(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], end: type[BaseException]
+    call, monkeypatch, end: type[BaseException]
 ) -> None:
     def leaving(*_: object, **__: object) -> NoReturn:
         raise end(3)
 
     monkeypatch.setattr("besttake.verbs.plan.plan", leaving)
-    assert call(monkeypatch, "plan", "--pass1", "0.6") == 1
-    (line,) = capsys.readouterr().err.strip().splitlines()
+    code, _, written = call("plan", "--pass1", "0.6")
+    assert code == 1
+    (line,) = written.strip().splitlines()
     assert line.startswith(f"besttake: {end.__name__}: 3 (test_main.py:")
 
 
-def test_strict_exits_with_3_while_a_verdict_is_open(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path
-) -> None:
+def test_strict_exits_with_3_while_a_verdict_is_open(call, tmp_path: Path) -> None:
     plan = ["--policy", "testbed:half", "--env", "testbed:drawer", "--starts", "1", "--seeds", "2", "--arms", "base"]
     plan += ["--demos-per-task", "4", "--probe-states", "0", "--workers", "1"]
-    assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "-q", "--strict") == 3
-    assert "not decided" in capsys.readouterr().out
-    assert call(monkeypatch, "diagnose", *plan, "-o", str(tmp_path / "run"), "--json") == 0
-    assert json.loads(capsys.readouterr().out)["cells"][0]["group"] == "drawer"
+    code, written, _ = call("diagnose", *plan, "-o", tmp_path / "run", "-q", "--strict")
+    assert code == 3
+    assert "not decided" in written
+    code, written, _ = call("diagnose", *plan, "-o", tmp_path / "run", "--json")
+    assert code == 0
+    assert json.loads(written)["cells"][0]["group"] == "drawer"
 
 
 @pytest.mark.parametrize(
@@ -153,12 +126,9 @@ def test_strict_exits_with_3_while_a_verdict_is_open(
         ("name it with `json`, or `out`", "name it with `json`, or --out"),
     ],
 )
-def test_errors_name_options_as_flags(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, shown: str
-) -> None:
+def test_errors_name_options_as_flags(call, monkeypatch, text: str, shown: str) -> None:
     def fail(*_: object) -> None:
         raise BestTakeError(text)
 
     monkeypatch.setattr("besttake.verbs.runs.summarise", fail)
-    assert call(monkeypatch, "runs", "show", "x") == 2
-    assert capsys.readouterr().err == f"besttake: {shown}\n"
+    assert call("runs", "show", "x") == (2, "", f"besttake: {shown}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,12 +53,11 @@ def test_a_chunk_of_another_shape_and_a_function_of_other_arguments_are_refused(
         FunctionPolicy(lambda: None, horizon=1, action_dim=1)
 
 
-def test_another_version_of_its_file_is_another_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_its_file_is_another_policy(module) -> None:
     lines = "import besttake\ndef act(observation): return [[{}]]\n"
     lines += "def make(): return besttake.FunctionPolicy(act, horizon=1, action_dim=1)\n"
-    monkeypatch.syspath_prepend(str(tmp_path))
     for version in (1, 2):
-        (tmp_path / f"version_{version}.py").write_text(lines.format(version))
+        module(f"version_{version}", lines.format(version))
     first, second = (registry.policy(f"python:version_{version}:make") for version in (1, 2))
     assert first.spec.fingerprint != second.spec.fingerprint
     assert besttake.FunctionPolicy is FunctionPolicy

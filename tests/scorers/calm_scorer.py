@@ -15,13 +15,14 @@ class Calm:
 
     spec = ScorerSpec("calm", reads=("actions",), fingerprint="calm 1")
 
-    def score(self, takes: Sequence[Footage], demos: View | None) -> list[Score]:
-        scores = []
-        for take in takes:
-            jumps = np.square(np.diff(take.actions, axis=0)).mean(axis=1)
-            values = [-jumps[: end - 1].mean() if end > 1 else np.nan for end in take.ends]
-            scores.append(Score(values))
-        return scores
+    def score(self, takes: Sequence[Footage], demos: View | None) -> Sequence[Score]:
+        assert demos is None
+        return [Score([self._value(take, end) for end in take.ends]) for take in takes]
+
+    def _value(self, take: Footage, end: int) -> float:
+        assert take.actions is not None
+        changes = np.diff(take.actions[:end], axis=0)
+        return -float(np.square(changes).mean()) if len(changes) else float("nan")
 
 
 def make() -> Calm:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calm_scorer import Calm
 
 from besttake import registry
 from besttake.config import Plan
@@ -19,21 +20,6 @@ from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.store import Store
 from besttake.testing import check_scorer
 from besttake.verbs.diagnose.diagnosis import diagnose
-
-
-class Calm:
-    """Prefers takes whose actions change little from step to step."""
-
-    spec = ScorerSpec("calm", reads=("actions",), fingerprint="calm 1")
-
-    def score(self, takes: Sequence[Footage], demos: View | None) -> Sequence[Score]:
-        assert demos is None
-        return [Score([self._value(take, end) for end in take.ends]) for take in takes]
-
-    def _value(self, take: Footage, end: int) -> float:
-        assert take.actions is not None
-        changes = np.diff(take.actions[:end], axis=0)
-        return -float(np.square(changes).mean()) if len(changes) else float("nan")
 
 
 class Consensus:
@@ -150,13 +136,10 @@ def test_a_spec_that_cannot_be_is_refused_where_it_is_made(name: Any, reads: Any
         ScorerSpec(name, reads, "1")
 
 
-def test_kept_scores_that_a_report_shows_are_not_replaced_by_a_namesakes(
-    run: Path, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_scores_that_a_report_shows_are_not_replaced_by_a_namesakes(run: Path, library: Library, module) -> None:
     source = (Path(__file__).parent / "calm_scorer.py").read_text()
-    (tmp_path / "one.py").write_text(source)
-    (tmp_path / "two.py").write_text(source.replace("calm 1", "another calm"))
-    monkeypatch.syspath_prepend(str(tmp_path))
+    module("one", source)
+    module("two", source.replace("calm 1", "another calm"))
     one, two = registry.scorer("python:one:make"), registry.scorer("python:two:make")
     with Store.open(run) as store:
         first = score_run.score_takes(store, library, library.encoder(), [one])
@@ -182,10 +165,7 @@ def test_a_scorer_sees_only_what_its_spec_reads() -> None:
 
 
 @pytest.mark.slow
-def test_a_third_partys_scorer_is_measured_beside_ours_in_a_diagnosis(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+def test_a_third_partys_scorer_is_measured_beside_ours_in_a_diagnosis(cache: Path, tmp_path: Path) -> None:
     uri = "python:calm_scorer:make"
     plan = Plan(
         policy=("testbed:half",), env=("testbed",), task=("pick",), starts="4", seeds=3, arms=("base",), probe_states=0,

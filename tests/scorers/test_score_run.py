@@ -192,9 +192,8 @@ WRONG = {
 
 
 @pytest.fixture(autouse=True)
-def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "odd_scorer.py").write_text(ODD)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def odd(module) -> None:
+    module("odd_scorer", ODD)
 
 
 def ways(*names: str) -> list[str]:

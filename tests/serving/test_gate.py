@@ -26,14 +26,8 @@ from besttake.verbs.export import Wanted
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("gate") / "run"
-    plan = besttake.Plan(
-        policy=["testbed:half"], env=["testbed:pick"], arms=["base"], starts=6, stride=1, demos_per_task=4,
-        check_states=0, probe_states=0, workers=1,
-    )  # fmt: skip
-    besttake.diagnose(plan, out)
-    return out
+def run(diagnosed) -> Path:
+    return diagnosed(starts=6, stride=1)
 
 
 def test_a_gate_gives_the_runs_own_scores_and_accepts_at_its_threshold(run: Path) -> None:

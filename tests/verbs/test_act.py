@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 import besttake
-from besttake.cli.main import main
 from besttake.core.stats import Estimate
 from besttake.errors import PlanError, RunError
 from besttake.measure.promise import Promise, is_broken, promise_of, success_so_far
@@ -26,11 +24,8 @@ PICK = {"policy": ["testbed:half"], "env": ["testbed:pick"], "arms": ["base", "c
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("acting") / "run"
-    settings = {"demos_per_task": 4, "check_states": 0, "probe_states": 0, "workers": 1}
-    besttake.diagnose(besttake.Plan(**PICK, **settings, starts=8), out)
-    return out
+def run(diagnosed) -> Path:
+    return diagnosed(**PICK, starts=8)
 
 
 def test_takes_of_new_starts_are_those_that_a_diagnosis_plays_there(run: Path, tmp_path: Path) -> None:
@@ -62,20 +57,15 @@ def test_acting_goes_on_where_it_was_stopped_and_plays_nothing_twice(run: Path, 
     assert json.loads((tmp_path / "act" / "act.json").read_text())["takes"] == more.takes
 
 
-def test_takes_that_fail_are_said_and_are_no_success_of_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_takes_that_fail_are_said_and_are_no_success_of_the_command(diagnosed, monkeypatch, call) -> None:
     """Else the promise would be held against the starts that happened to be finished, without a word on the others."""
-    plan = {**PICK, "policy": "python:odd_parts:policy?small=false", "seeds": 2, "arms": ["base"], "workers": 1}
-    besttake.diagnose(besttake.Plan(**plan, demos_per_task=2, check_states=0, probe_states=0, starts=2), tmp_path / "r")
+    run = diagnosed(policy="python:odd_parts:policy?small=false", seeds=2, stride=2, starts=2)
     monkeypatch.setenv("ODD", "large SystemExit")  # from the third call of the policy on
-    monkeypatch.setattr(sys, "argv", ["besttake", "act", str(tmp_path / "r"), "--starts", "2:5", "-q"])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 1
-    assert "6 takes failed, most by SystemExit: 3; " in (said := capsys.readouterr().err)
+    code, _, said = call("act", run, "--starts", "2:5", "-q")
+    assert code == 1
+    assert "6 takes failed, most by SystemExit: 3; " in said
     assert "allow" not in said
-    assert besttake.act(tmp_path / "r", starts="2:5").failed == 6
+    assert besttake.act(run, starts="2:5").failed == 6
 
 
 def test_starts_that_the_run_has_seen_are_refused_unless_allowed(run: Path, tmp_path: Path) -> None:

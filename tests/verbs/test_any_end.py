@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -95,9 +94,8 @@ def test_a_component_may_end_as_it_likes(
     assert ("died or hung" if end == "sleep" else end) in reasons
 
 
-def test_a_module_that_exits_when_it_is_imported_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "leaves.py").write_text("raise SystemExit(3)")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+def test_a_module_that_exits_when_it_is_imported_is_one_line(tmp_path: Path, module) -> None:
+    module("leaves", "raise SystemExit(3)")
     with pytest.raises(BestTakeError, match=r"cannot import make from leaves \(SystemExit: 3\)"):
         diagnose(Plan(**{**PLAN, "env": "python:leaves:make"}), tmp_path / "run")
 

@@ -33,14 +33,8 @@ from besttake.verbs.runs import Run
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
-    path = tmp_path_factory.mktemp("runs") / "run"
-    plan = Plan(
-        policy="testbed:half", env="testbed:drawer", starts=2, seeds=2, arms=("base",), check_states=0, probe_states=0,
-        demos_per_task=4, workers=1,
-    )  # fmt: skip
-    diagnose(plan, path)
-    return path
+def run(diagnosed) -> Path:
+    return diagnosed(env="testbed:drawer", starts=2, seeds=2)
 
 
 def test_tables_hold_every_take_and_every_number(run: Path, tmp_path: Path) -> None:

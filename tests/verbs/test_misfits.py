@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
-from besttake.cli.main import main
 from besttake.demos.build import build
 from besttake.encoders.pixels import Pixels
 from besttake.types import Demo
@@ -44,12 +41,17 @@ def made(tmp_path, monkeypatch):
     return make
 
 
-def said(capsys, *words):
-    """The exit code and the lines on standard error of a command line."""
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-        patch.setattr("sys.argv", ["besttake", *map(str, words)])
-        main()
-    return ended.value.code, [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+@pytest.fixture
+def refused(call):
+    """Expects that a command line is refused, in one line, which it returns."""
+
+    def run(*words):
+        code, _, written = call(*words)
+        (line,) = (line for line in written.splitlines() if line.strip())
+        assert code == 2
+        return line
+
+    return run
 
 
 PICK = ("--policy", "testbed:half", "--env", "testbed:pick")
@@ -62,49 +64,37 @@ PICK = ("--policy", "testbed:half", "--env", "testbed:pick")
         ({"states": 8}, "states of 8 numbers, but testbed:half has 20"),
     ],
 )
-def test_the_probe_of_another_robot_is_one_line(made, capsys, shape, words):
-    code, lines = said(capsys, "probe", *PICK, "--demos", made(**shape))
-    assert (code, len(lines)) == (2, 1)
-    assert words in lines[0]
+def test_the_probe_of_another_robot_is_one_line(made, refused, shape, words):
+    assert words in refused("probe", *PICK, "--demos", made(**shape))
 
 
-def test_a_later_policy_that_does_not_fit_is_noticed_before_the_first_take(tmp_path, monkeypatch, capsys):
-    (tmp_path / "two_armed.py").write_text(
+def test_a_later_policy_that_does_not_fit_is_noticed_before_the_first_take(tmp_path, module, call):
+    module(
+        "two_armed",
         "from dataclasses import replace\nfrom besttake import registry\n"
         "def make():\n"
         "    policy = registry.policy('testbed:few')\n"
         "    policy.spec = replace(policy.spec, name='two-armed', action_dim=14)\n"
-        "    return policy\n"
+        "    return policy\n",
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
-    monkeypatch.setattr(
-        "sys.argv",
-        ["besttake", "diagnose", "--policy", "testbed:half", "--policy", "python:two_armed:make", "--env",
-         "testbed:pick", "--starts", "1", "--seeds", "2", "--arms", "base", "--probe-states", "0",
-         "--demos-per-task", "4", "--workers", "1", "-o", "run"],
-    )  # fmt: skip
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 2
-    assert "python:two_armed:make gives actions of 14 numbers, but testbed:pick takes 4" in capsys.readouterr().err
+    few = ("--starts", 1, "--seeds", 2, "--arms", "base", "--probe-states", 0, "--demos-per-task", 4, "--workers", 1)
+    code, _, written = call("diagnose", *PICK, "--policy", "python:two_armed:make", *few, "-o", tmp_path / "run")
+    assert code == 2
+    assert "python:two_armed:make gives actions of 14 numbers, but testbed:pick takes 4" in written
     assert not list((tmp_path / "run").glob("takes/*/*"))
 
 
 @pytest.mark.parametrize("command", [("diagnose", "-o", "run"), ("probe",)])
-def test_an_encoder_that_did_not_make_the_library_is_refused(made, tmp_path, monkeypatch, capsys, command):
+def test_an_encoder_that_did_not_make_the_library_is_refused(made, tmp_path, monkeypatch, refused, command):
     monkeypatch.chdir(tmp_path)
-    code, lines = said(capsys, *command, *PICK, "--demos", made(), "--encoder", "hog")
-    assert (code, len(lines)) == (2, 1)
-    assert "was embedded by pixels" in lines[0]
+    assert "was embedded by pixels" in refused(*command, *PICK, "--demos", made(), "--encoder", "hog")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("command", [("diagnose", "-o", "run"), ("probe",)])
-def test_a_task_that_was_not_demonstrated_is_refused(made, tmp_path, monkeypatch, capsys, command):
+def test_a_task_that_was_not_demonstrated_is_refused(made, tmp_path, monkeypatch, refused, command):
     monkeypatch.chdir(tmp_path)
-    code, lines = said(capsys, *command, *PICK, "--demos", made(tasks=("drawer", "push")))
-    assert (code, len(lines)) == (2, 1)
-    assert "no demonstration of pick" in lines[0]
-    assert "drawer, push" in lines[0]
+    line = refused(*command, *PICK, "--demos", made(tasks=("drawer", "push")))
+    assert "no demonstration of pick" in line
+    assert "drawer, push" in line
     assert not (tmp_path / "run").exists()

@@ -15,11 +15,11 @@ POLICIES = """
 import numpy as np
 from besttake import FunctionPolicy
 own = np.random.default_rng(0)
-def drawn(observation, draw): return [draw.normal((SIZE,))] * 4
-def of_numpy(observation, draw): return [np.random.normal(size=SIZE)] * 4
-def of_its_own(observation, draw): return [own.normal(size=SIZE)] * 4
-def still(observation, draw): return [np.zeros(SIZE)] * 4
-def _of(act, **more): return lambda: FunctionPolicy(act, horizon=4, action_dim=SIZE, **more)
+def drawn(observation, draw): return [draw.normal((1,))] * 4
+def of_numpy(observation, draw): return [np.random.normal(size=1)] * 4
+def of_its_own(observation, draw): return [own.normal(size=1)] * 4
+def still(observation, draw): return [np.zeros(1)] * 4
+def _of(act, **more): return lambda: FunctionPolicy(act, horizon=4, action_dim=1, **more)
 good, numpy_noise, own_noise, fixed = _of(drawn), _of(of_numpy), _of(of_its_own), _of(still)
 untrue, unseeded = _of(drawn, kind="deterministic"), _of(of_its_own, seeded=False)
 """
@@ -48,8 +48,7 @@ LINE = "gym:rehearsed_line:Line-v0"
 
 @pytest.fixture(autouse=True)
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "rehearsed_policies.py").write_text(POLICIES.replace("SIZE", "1"))
-    (tmp_path / "rehearsed_large.py").write_text(POLICIES.replace("SIZE", "4"))
+    (tmp_path / "rehearsed_policies.py").write_text(POLICIES)
     (tmp_path / "rehearsed_line.py").write_text(ENV)
     monkeypatch.syspath_prepend(str(tmp_path))
 

@@ -100,9 +100,8 @@ def fixed():
 """
 
 
-def test_chunks_are_executed_as_the_paper_does_and_what_cannot_is_said(tmp_path, monkeypatch):
-    (tmp_path / "chunky.py").write_text(POLICIES)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_chunks_are_executed_as_the_paper_does_and_what_cannot_is_said(module):
+    module("chunky", POLICIES)
     table = reproduce.protocol("table1")
     plan = Plan(policy="testbed:half", env="testbed")
     given = {"pi0": "python:chunky:long", "smolvla": "python:chunky:fixed", "pi05": "testbed:half"}

@@ -33,21 +33,12 @@ make = Calm
 
 
 @pytest.fixture(scope="module")
-def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("score") / "run"
-    plan = Plan(
-        policy="testbed:half", env="testbed", task=("pick", "drawer"), starts=6, seeds=3, best_of=2, arms=("base",),
-        demos_per_task=6, probe_states=0, workers=1,
-    )  # fmt: skip
-    diagnose(plan, out)
-    return out
+def run(diagnosed) -> Path:
+    return diagnosed(env="testbed", task="pick,drawer", starts=6, seeds=3, best_of=2, demos_per_task=6)
 
 
-def test_two_scorers_of_one_name_are_refused_in_one_line(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "twins.py").write_text(CALM)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_two_scorers_of_one_name_are_refused_in_one_line(run: Path, module) -> None:
+    module("twins", CALM)
     before = (run / "scores.safetensors").read_bytes()
     with pytest.raises(
         ComponentError, match=r"^the scorers python:\S+ and python:\S+ are both named 'my-calm', [^\n]*$"

@@ -36,10 +36,9 @@ make = Slides
 
 
 def test_demonstrations_without_events_are_matched_by_frame_unless_another_rule_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module
 ) -> None:
-    (tmp_path / "slide_demos.py").write_text(SLIDES)
-    monkeypatch.syspath_prepend(tmp_path)
+    module("slide_demos", SLIDES)
     monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
     library = open_or_build("python:slide_demos:make")
     env = EnvSpec(
