@@ -21,27 +21,20 @@ VERBS = (
 
 
 @pytest.fixture(scope="module")
-def run(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("api") / "run"
-    plan = besttake.Plan(
-        policy="testbed:half", env="testbed:pick", starts=3, seeds=2, arms=("base",), demos_per_task=4, probe_states=4
-    )
-    besttake.diagnose(plan, out=out)
-    return out
+def run(diagnosed) -> Path:
+    return diagnosed(starts=3, seeds=2, probe_states=4)
 
 
-def test_a_result_prints_as_the_diagnosis_does(run: Path, tmp_path: Path) -> None:
-    result = besttake.diagnose(
-        policy="testbed:half", env="testbed:pick", starts=3, seeds=2, arms=("base",), demos_per_task=4, probe_states=4,
-        out=run,
-    )  # fmt: skip
+def test_a_result_prints_as_the_diagnosis_does(run: Path) -> None:
+    plan = besttake.Run.open(run).result.plan
+    result = besttake.diagnose(**plan, out=run)
     assert result.digest == besttake.Run.open(run).result.digest
     first, *rest = str(result).splitlines()
     assert first.startswith("testbed:half  ")
     assert "%" in first
     assert len(rest) < 5
     assert repr(result) == str(result)
-    assert besttake.diagnose(besttake.Plan(**result.plan), run, seed=0).digest == result.digest
+    assert besttake.diagnose(besttake.Plan(**plan), run, seed=0).digest == result.digest
 
 
 def test_every_public_name_is_listed_and_exists() -> None:

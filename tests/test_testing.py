@@ -61,21 +61,6 @@ def test_a_good_policy_passes() -> None:
     assert check_policy(GoodPolicy()) == ("shape", "repeat", "batch", "draw", "warm")
 
 
-@pytest.mark.parametrize(
-    ("policy", "told"),
-    [
-        (Forgetful(), "same draws, another result"),
-        (Sociable(), "a row alone differs"),
-        (Deaf(), "ignores the draw"),
-        (Stubborn(), "a warm start changes nothing"),
-        (Long(), "its spec says"),
-    ],
-)
-def test_a_policy_that_breaks_a_promise_is_told_which(policy: GoodPolicy, told: str) -> None:
-    with pytest.raises(ContractError, match=told):
-        check_policy(policy)
-
-
 class GoodEnv:
     def __init__(self) -> None:
         self.spec = EnvSpec("good", (TaskSpec("t", "t", "go", 9),), range(3), 2, 2, ("eye",), "eye", tuning=range(5, 7))
@@ -132,21 +117,6 @@ def test_a_good_env_passes() -> None:
     assert check_env(GoodEnv()) == ("spec", "observe", "reset", "lazy", "starts", "restore")
 
 
-@pytest.mark.parametrize(
-    ("env", "told"),
-    [
-        (Nervous(), "observing changes the physics"),
-        (Restless(), "twice, same actions"),
-        (Leaky(), "restore differs from reset"),
-        (Eager(), "rendered one all the same"),
-        (Same(), "are identical"),
-    ],
-)
-def test_an_env_that_breaks_a_promise_is_told_which(env: GoodEnv, told: str) -> None:
-    with pytest.raises(ContractError, match=told):
-        check_env(env)
-
-
 class GoodEncoder:
     spec = EncoderSpec("good", 3, "f")
 
@@ -164,12 +134,8 @@ class Anonymous(GoodEncoder):
     spec = EncoderSpec("anonymous", 3, "")
 
 
-def test_a_good_encoder_passes_and_bad_ones_are_told_why() -> None:
+def test_a_good_encoder_passes() -> None:
     assert "unit" in check_encoder(GoodEncoder())
-    with pytest.raises(ContractError, match="not unit vectors"):
-        check_encoder(Unnormalised())
-    with pytest.raises(ContractError, match="no fingerprint"):
-        check_encoder(Anonymous())
 
 
 def test_the_embedded_encoders_keep_their_contract() -> None:
@@ -227,19 +193,31 @@ def test_good_demonstrations_pass_with_one_that_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("check", "broken", "reason"),
     [
-        (Unnamed(), "no fingerprint"),
-        (Twins(), "the same id 'a'"),
-        (Handless(), "gripper_dim 2 is outside the 2 actions"),
-        (Fickle(), "demonstration a differs when it is read again"),
-        (Broken(), "demonstration a has frames|for 3 steps|do not belong|has 4"),
-        (Unreadable(), "none of its first 1 demonstrations can be read"),
+        (check_policy, Forgetful(), "same draws, another result"),
+        (check_policy, Sociable(), "a row alone differs"),
+        (check_policy, Deaf(), "ignores the draw"),
+        (check_policy, Stubborn(), "a warm start changes nothing"),
+        (check_policy, Long(), "its spec says"),
+        (check_env, Nervous(), "observing changes the physics"),
+        (check_env, Restless(), "twice, same actions"),
+        (check_env, Leaky(), "restore differs from reset"),
+        (check_env, Eager(), "rendered one all the same"),
+        (check_env, Same(), "are identical"),
+        (check_encoder, Unnormalised(), "not unit vectors"),
+        (check_encoder, Anonymous(), "no fingerprint"),
+        (check_demos, Unnamed(), "no fingerprint"),
+        (check_demos, Twins(), "the same id 'a'"),
+        (check_demos, Handless(), "gripper_dim 2 is outside the 2 actions"),
+        (check_demos, Fickle(), "demonstration a differs when it is read again"),
+        (check_demos, Broken(), "demonstration a has frames|for 3 steps|do not belong|has 4"),
+        (check_demos, Unreadable(), "none of its first 1 demonstrations can be read"),
     ],
 )
-def test_demonstrations_that_break_a_promise_are_refused_with_the_reason(source: GoodDemos, message: str) -> None:
-    with pytest.raises(ContractError, match=message):
-        check_demos(source)
+def test_what_breaks_a_promise_is_refused_with_the_reason(check: Any, broken: Any, reason: str) -> None:
+    with pytest.raises(ContractError, match=reason):
+        check(broken)
 
 
 def test_the_testbeds_demonstrations_keep_their_contract() -> None:

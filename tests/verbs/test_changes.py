@@ -8,20 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from besttake.config import Plan
 from besttake.verbs.compare import _pairs, changes_between, compare
-from besttake.verbs.diagnose.diagnosis import diagnose
 from besttake.verbs.runs import Run
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> tuple[Path, Path]:
-    place = tmp_path_factory.mktemp("runs")
-    for name, starts in (("half", "0:4"), ("strong", "1:6")):
-        plan = Plan(policy=f"testbed:{name}", env="testbed:pick", starts=starts, seeds=2, arms=("base",),
-                    check_states=0, probe_states=0, demos_per_task=4, workers=1)  # fmt: skip
-        diagnose(plan, place / name)
-    return place / "half", place / "strong"
+def pair(diagnosed) -> tuple[Path, Path]:
+    return diagnosed(starts="0:4", seeds=2), diagnosed(policy="testbed:strong", starts="1:6", seeds=2)
 
 
 def rates(run: Path, starts: set[int]) -> dict[int, float]:

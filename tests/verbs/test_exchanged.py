@@ -1,4 +1,4 @@
-"""A file of a run that was copied from another run is noticed by whoever opens it."""
+"""A file that is not of the run it lies in, or not of its takes, is noticed by whoever opens it."""
 
 from __future__ import annotations
 
@@ -50,6 +50,19 @@ def test_the_result_of_another_run_is_refused_and_made_again(runs: Path) -> None
     assert listed.state == "damaged"
     assert OTHER in listed.problem
     assert diagnose(Plan(**PLAN, seed=0), runs / "0").digest == own.digest
+
+
+def test_a_run_that_went_on_since_its_result_takes_no_part(runs: Path) -> None:
+    own = Result.load(runs / "0")
+    (cell,) = own.cells
+    own.model_copy(update={"cells": [cell.model_copy(update={"takes": 5})]}).save(runs / "0" / "result.json")
+    compared, why = compare([runs / "0", runs / "1"]), "its takes are not those that its result was made of"
+    assert any("0: testbed:half, pick takes no part" in note and why in note for note in compared.result.notes)
+    assert any(note.startswith("what changed cannot be told") for note in compared.result.notes)
+    assert compared.changes == ()
+    assert compared.result.relation.cells == 1
+    with pytest.raises(RunError, match=why):
+        export(runs / "0", Wanted(csv=True))
 
 
 def test_scores_of_another_run_are_refused_and_made_again(runs: Path) -> None:
