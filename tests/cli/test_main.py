@@ -132,3 +132,12 @@ def test_errors_name_options_as_flags(call, monkeypatch, text: str, shown: str) 
 
     monkeypatch.setattr("besttake.verbs.runs.summarise", fail)
     assert call("runs", "show", "x") == (2, "", f"besttake: {shown}\n")
+
+
+def test_a_warning_of_another_library_is_shown_once(besttake, module, monkeypatch, tmp_path: Path) -> None:
+    """Python forgets what it has shown when the filters change, as when an env is made."""
+    text = "import warnings\nsaid = 'out of date'\nfor _ in range(3):\n"
+    module("old_policy", f"{text}    with warnings.catch_warnings():\n        pass\n    warnings.warn(said)\n")
+    monkeypatch.chdir(tmp_path)
+    done = besttake("diagnose", "--policy", "python:old_policy:make", "--env", "testbed", check=False)
+    assert done.stderr.count("out of date") == 1

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from inspect import cleandoc
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -171,6 +172,7 @@ def _main(
 def main() -> NoReturn:
     """Entry point: every error that a user can mend is one line."""
     interrupt.listen()
+    _warn_once()
     try:
         with interrupt.errors_as_interruption():
             code = app(prog_name="besttake", standalone_mode=False)
@@ -208,6 +210,18 @@ def main() -> NoReturn:
     if code == interrupt.CODE:  # typer turns Ctrl-C into this code
         _say(interrupt.message(), code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _warn_once() -> None:
+    """Show each warning of other libraries once; Python shows it again whenever the filters of warnings change."""
+    show, shown = warnings.showwarning, set[tuple[str, type[Warning]]]()
+
+    def once(message: Warning | str, category: type[Warning], *place: Any, **file: Any) -> None:
+        if (str(message), category) not in shown:
+            shown.add((str(message), category))
+            show(message, category, *place, **file)
+
+    warnings.showwarning = cast("Any", once)
 
 
 def _say(text: str, code: int) -> int:
