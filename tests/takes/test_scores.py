@@ -1,4 +1,4 @@
-"""Scores as a table: what is left of it when scorers are chosen, and what is believed of its file."""
+"""What is believed of a file of scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from besttake.takes.scores import Scores
 def test_a_head_that_we_would_not_write_is_damage_though_its_checksum_is_right(
     tmp_path: Path, head: dict[str, Any]
 ) -> None:
-    head, arrays = {"schema": 3, **head}, {"counts": np.zeros(1, np.int64)}
+    head, arrays = {"schema": module._SCHEMA, **head}, {"counts": np.zeros(1, np.int64)}
     sealed = {**head, "sha256": module._checksum(head, arrays)}
     (tmp_path / "scores.safetensors").write_bytes(save(arrays, {"head": json.dumps(sealed)}))
     with pytest.raises(RunError, match="is damaged"):

@@ -100,10 +100,11 @@ def test_a_second_writer_is_refused_by_name_of_the_first(tmp_path: Path) -> None
     Store.write(tmp_path / "run", MANIFEST).close()
 
 
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    Store.write(tmp_path / "run", MANIFEST.model_copy(update={"schema_version": 99})).close()
+@pytest.mark.parametrize("schema", [1, 99])
+def test_another_schema_is_refused(tmp_path: Path, schema: int) -> None:
+    Store.write(tmp_path / "run", MANIFEST.model_copy(update={"schema_version": schema})).close()
     for open_it in (lambda: Store.open(tmp_path / "run"), lambda: Store.write(tmp_path / "run", MANIFEST)):
-        with pytest.raises(RunError, match="newer BestTake"):
+        with pytest.raises(RunError, match=f"is of schema {schema}, this BestTake reads"):
             open_it()
 
 

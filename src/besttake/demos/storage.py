@@ -30,11 +30,11 @@ PICTURE_PX = 128
 _NPY_HEADER = 128
 
 
-class _Part(BaseModel):
+class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class EncoderHead(_Part):
+class EncoderHead(_Stored):
     """The encoder of the frames."""
 
     uri: str
@@ -43,14 +43,14 @@ class EncoderHead(_Part):
     fingerprint: str
 
 
-class StoredFile(_Part):
+class StoredFile(_Stored):
     """A file of the library."""
 
     size: int
     sha256: str
 
 
-class DemoHead(_Part):
+class DemoHead(_Stored):
     """One demonstration: its steps, its embedded frames, the steps of its events, and where it comes from."""
 
     id: str
@@ -62,7 +62,7 @@ class DemoHead(_Part):
     source: dict[str, Any]
 
 
-class LibraryHead(_Part):
+class LibraryHead(_Stored):
     """The content of ``library.json``, which is sealed with a checksum (`files.sealed_json`).
 
     ``notes`` tell the user what was assumed about the data. ``shows`` is the URI of a source that can show its cameras

@@ -36,7 +36,7 @@ def given_noise(who: str, noise: Any, draws: Sequence[Draw], uniform: bool = Fal
     generators = [torch.Generator().manual_seed(draw.integer()) for draw in draws]
     calls, drawn = 0, "uniform" if uniform else "normal"
 
-    class Given(TorchFunctionMode):  # type: ignore[misc]
+    class GivenNoise(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             nonlocal calls
             kwargs = kwargs or {}
@@ -58,7 +58,7 @@ def given_noise(who: str, noise: Any, draws: Sequence[Draw], uniform: bool = Fal
             rows = [again(shape[1:], generator=generator) for generator in generators]
             return torch.stack(rows).to(device=device, dtype=dtype)
 
-    with Given():
+    with GivenNoise():
         yield
     if not calls:
         raise ComponentError(f"{who}: drew no noise of {list(noise.shape)}; its class has changed, so arms do nothing")

@@ -55,18 +55,18 @@ class Manifest(BaseModel):
 
     @classmethod
     def read(cls, directory: Path) -> Manifest:
-        """Read the manifest of a run; RunError if it is damaged or of a newer version."""
+        """Read the manifest of a run; RunError if it is damaged or of another schema."""
         try:
             values = read_sealed_json(directory / "run.json")
-            if int(values["schema"]) <= SCHEMA:
+            if int(values["schema"]) == SCHEMA:
                 return cls.model_validate(values)
         except (OSError, ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise RunError(
                 f"{directory}/run.json is damaged ({one_line(error, 100)}); choose another directory with `out`"
             ) from error
         raise RunError(
-            f"{directory} was written by a newer BestTake (schema {values['schema']}, this one knows {SCHEMA});"
-            " upgrade besttake"
+            f"{directory}/run.json is of schema {values['schema']}, this BestTake reads {SCHEMA}; use the version that"
+            " made it, or choose another directory with `out`"
         )
 
     def to_bytes(self) -> bytes:
