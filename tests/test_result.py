@@ -13,6 +13,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 def test_the_documented_schema_is_the_schema() -> None:
     assert json.loads((DOCS / "result.schema.json").read_text()) == Result.model_json_schema()
+    assert f"schema version {SCHEMA})" in (DOCS / "result.md").read_text()
 
 
 RESULT = Result(
