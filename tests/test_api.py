@@ -15,9 +15,7 @@ import besttake
 from besttake.errors import RunError
 from besttake.takes.key import TakeKey
 
-VERBS = (
-    "compare", "diagnose", "doctor", "ingest", "plan", "probe", "rank", "report", "reproduce", "score",
-)  # fmt: skip
+VERBS = ("compare", "diagnose", "doctor", "ingest", "plan", "probe", "rank", "report", "reproduce", "score")
 
 
 @pytest.fixture(scope="module")

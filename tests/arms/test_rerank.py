@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from besttake import registry
 from besttake.arms.base import TakeState
 from besttake.arms.sampler import ArmSampler, arm_sampler
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.build import Options, build
+from besttake.demos.build import Options
 from besttake.demos.library import Library
+from besttake.demos.resolve import open_or_build
 from besttake.takes.draws import Draw
 from besttake.types import F32, Observation, PolicySpec, Start, Warm
 
@@ -21,9 +23,8 @@ STARTS = 4
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    out = tmp_path_factory.mktemp("rerank") / "library"
-    return build(registry.demos("testbed"), registry.encoder("pixels"), out, Options(max_demos=2))
+def library(cache: Path) -> Library:
+    return open_or_build("testbed", "pixels", Options(max_demos=2))
 
 
 @pytest.fixture(scope="module")

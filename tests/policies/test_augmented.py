@@ -8,8 +8,9 @@ import pytest
 
 from besttake import registry
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.build import Options, build
+from besttake.demos.build import Options
 from besttake.demos.library import Library
+from besttake.demos.resolve import open_or_build
 from besttake.errors import ComponentError
 from besttake.policies.augmented import cooled, retrieving
 from besttake.takes.draws import Draw
@@ -18,9 +19,8 @@ from besttake.types import Observation, Start, Warm
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    out = tmp_path_factory.mktemp("augmented") / "library"
-    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, Options(max_demos=4))
+def library(cache: Path) -> Library:
+    return open_or_build("testbed:pick", "pixels", Options(max_demos=4))
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from besttake import registry
 from besttake.config import Plan
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.build import Options, build
+from besttake.demos.build import Options
 from besttake.demos.library import Library
+from besttake.demos.resolve import open_or_build
 from besttake.errors import PlanError
 from besttake.policies.augmented import retrieval_from
 from besttake.takes.manifest import Manifest
@@ -18,9 +18,8 @@ LOOKS_BACK = {"rule": "current", "noise": 0.5, "prior": 0.5, "onset_alignment": 
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    out = tmp_path_factory.mktemp("retrieval") / "library"
-    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, Options(max_demos=3))
+def library(cache: Path) -> Library:
+    return open_or_build("testbed:pick", "pixels", Options(max_demos=3))
 
 
 def run(directory: Path, library: Library, arms: list[str]) -> Path:

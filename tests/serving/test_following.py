@@ -15,8 +15,9 @@ from websockets.sync.client import connect
 from besttake import registry
 from besttake.arms.sampler import arm_sampler
 from besttake.core.retrieve import RetrievalConfig
-from besttake.demos.build import Options, build
+from besttake.demos.build import Options
 from besttake.demos.library import Library
+from besttake.demos.resolve import open_or_build
 from besttake.policies.augmented import cooled, retrieving
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.serving import serve
@@ -37,9 +38,8 @@ PLAIN = RetrievalConfig(noise=0.7, prior=0.3)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    out = tmp_path_factory.mktemp("following") / "library"
-    return build(registry.demos("testbed:pick"), registry.encoder("pixels"), out, Options(max_demos=4))
+def library(cache: Path) -> Library:
+    return open_or_build("testbed:pick", "pixels", Options(max_demos=4))
 
 
 def starts() -> tuple[int, ...]:

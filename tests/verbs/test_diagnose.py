@@ -181,8 +181,6 @@ def test_the_probe_alone_gives_the_same_error_as_the_diagnosis(cache: Path, resu
         ({"env": ["testbed:fly"]}, "no such task"),
         ({"task": ["fly"]}, "no task 'fly'"),
         ({"starts": "5000"}, "1000 starts per task"),
-        ({"retrieval": {"rule": "guess"}}, "rule must be next, current or frame"),
-        ({"retrieval": {"colour": 2}}, "colour"),
         ({"demos": "nowhere"}, "neither a library directory, nor data on this machine"),
     ],
 )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import struct
 from pathlib import Path
 
-import av
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import writers
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -36,14 +35,7 @@ def film(path: float, frames: int = 20) -> np.ndarray:
 
 
 def write_video(path: Path, frames: np.ndarray, rate: int = 10) -> Path:
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=rate)
-        stream.width = stream.height = SIDE
-        stream.pix_fmt = "yuv420p"
-        stream.options = {"crf": "10"}
-        for frame in frames:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
-        container.mux(stream.encode())
+    writers.write_video(path, frames, rate)
     return path
 
 
@@ -72,9 +64,7 @@ def write_dataset(root: Path, films: list[np.ndarray]) -> Path:
             "data/file_index": 0,
         })  # fmt: skip
         for step, frame in enumerate(shown):
-            buffer = io.BytesIO()
-            Image.fromarray(frame).save(buffer, format="PNG")
-            picture = {"bytes": buffer.getvalue(), "path": f"{step}.png"}
+            picture = {"bytes": writers.png(frame), "path": f"{step}.png"}
             rows.append({camera: picture, "episode_index": number, "frame_index": step})
     pq.write_table(pa.Table.from_pylist(rows), root / "data" / "chunk-000" / "file-000.parquet")
     pq.write_table(pa.Table.from_pylist(episodes), root / "meta" / "episodes" / "chunk-000" / "file-000.parquet")
