@@ -15,15 +15,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "besttake"
 MARK = "# any order: "
 
-DECIDING = (
-    "core",
-    "testbed",
-    "measure",
-    "scorers",
-    "arms",
-    "encoders/pixels.py",
-    "encoders/hog.py",
-)
+DECIDING = ("core", "testbed", "measure", "scorers", "arms", "encoders/pixels.py", "encoders/hog.py")
 PRODUCTS = {"dot", "matmul", "inner", "tensordot", "vdot", "vecdot", "matvec", "vecmat", "convolve", "correlate"}
 SOLVERS = {"polyfit", "cov", "corrcoef"}
 # Nominations, which are compared again in float64.

@@ -161,17 +161,23 @@ def test_table_2_retrieval_gains_have_its_mean_and_sd_over_seeds(name, suite):
     prints(mean(gather(base, retrieve=retrieve).retrieve), gain)
 
 
-@pytest.mark.parametrize("suite", [*paper.SUITES, "mean"])
-def test_table_3_retrieval_selection_and_both_have_its_rates_and_gains(suite):
-    suites = paper.SUITES if suite == "mean" else [suite]
-    base, retrieve = (pool([arms["pi0"][s] for s in suites]) for arms in (BASE, RETRIEVE))
-    pass1, retrieval, selector, both, extra = paper.COMPOSE_MEAN if suite == "mean" else paper.COMPOSE[suite]
+def prints_gains(base, retrieve, pass1, retrieval, selector):
+    """Rates and gains of base, retrieval and selection are those that a table prints."""
     found = gather(base, retrieve=retrieve)
     prints(pass_at_k(base.outcomes, 1), pass1)
     prints(pass_at_k(retrieve.outcomes, 1), retrieval[0])
     prints(mean(found.retrieve), retrieval[1])
     prints(select(base.outcomes, base.scores).success, selector[0])
     prints(mean(found.gain), selector[1])
+    return found
+
+
+@pytest.mark.parametrize("suite", [*paper.SUITES, "mean"])
+def test_table_3_retrieval_selection_and_both_have_its_rates_and_gains(suite):
+    suites = paper.SUITES if suite == "mean" else [suite]
+    base, retrieve = (pool([arms["pi0"][s] for s in suites]) for arms in (BASE, RETRIEVE))
+    pass1, retrieval, selector, both, extra = paper.COMPOSE_MEAN if suite == "mean" else paper.COMPOSE[suite]
+    found = prints_gains(base, retrieve, pass1, retrieval, selector)
     prints(select(retrieve.outcomes, retrieve.scores).success, both[0])
     prints(mean(found.retrieve + found.retrieve_selection), both[1])
     prints(mean(found.combine), extra)
@@ -221,12 +227,7 @@ def test_table_5_has_its_rates_and_gains(task):
     tasks = list(paper.BRIDGE) if task == "overall" else [task]
     base, retrieve = (pool([arms[t] for t in tasks]) for arms in (BRIDGE, BRIDGE_RETRIEVE))
     pass1, retrieval, selector, ceiling = paper.BRIDGE_OVERALL if task == "overall" else paper.BRIDGE[task]
-    found = gather(base, retrieve=retrieve)
-    prints(pass_at_k(base.outcomes, 1), pass1)
-    prints(pass_at_k(retrieve.outcomes, 1), retrieval[0])
-    prints(mean(found.retrieve), retrieval[1])
-    prints(select(base.outcomes, base.scores).success, selector[0])
-    prints(mean(found.gain), selector[1])
+    prints_gains(base, retrieve, pass1, retrieval, selector)
     prints(pass_at_k(base.outcomes, 3), ceiling)
 
 

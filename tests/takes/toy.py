@@ -23,14 +23,9 @@ class ToyEnv:
         self.x = np.zeros(2)
         self.start = Start("walk", 0)
         self.spec = EnvSpec(
-            name="toy",
-            tasks=(TaskSpec("walk", "walk", "go", 12),),
-            starts=range(20),
-            action_dim=2,
-            state_dim=2,
-            cameras=("eye",),
-            score_camera="eye",
-        )
+            name="toy", tasks=(TaskSpec("walk", "walk", "go", 12),), starts=range(20), action_dim=2, state_dim=2,
+            cameras=("eye",), score_camera="eye",
+        )  # fmt: skip
 
     def reset(self, start: Start) -> None:
         self.start, self.x = start, np.random.default_rng(start.index).normal(size=2)

@@ -238,15 +238,8 @@ def test_a_check_that_comes_with_a_library_is_not_believed(
 
 def test_a_diagnosis_runs_what_it_chose_keeps_it_and_is_bound_to_it(cache: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    plan = {
-        "policy": "testbed:half",
-        **QUICK,
-        "starts": 2,
-        "seeds": 1,
-        "arms": "base,cooled,retrieve",
-        "probe_states": 0,
-        "workers": 1,
-    }
+    small = {"starts": 2, "seeds": 1, "arms": "base,cooled,retrieve", "probe_states": 0, "workers": 1}
+    plan = {"policy": "testbed:half", **QUICK, **small}
     result = diagnose(load_plan(None, plan), run)
     (made,) = result.checks.values()
     identity = Manifest.read(run).identity["retrieval testbed:half"]
