@@ -78,7 +78,9 @@ class Trained:
             head = json.loads(files.safetensors_metadata(data)["head"])
             arrays = load(data)
             if head.pop("sha256") != _checksum(head, arrays):
-                raise ComponentError(f"{wrong}the file is damaged; make it again with `besttake score --train`")
+                raise ComponentError(
+                    f"{wrong}the file is damaged; make it again with `python -m model_scorers.classifier`"
+                )
             models = {
                 str(task): Model(*(arrays[f"{part} {i}"].astype(np.float64) for part in _PARTS))
                 for i, task in enumerate(head["tasks"])
@@ -86,9 +88,9 @@ class Trained:
             trained_on = frozenset((str(env), str(task), int(start)) for env, task, start in head["trained_on"])
             return cls(models, str(head["encoder"]), trained_on)
         except OSError as error:
-            raise ComponentError(f"{wrong}{error.strerror}; `besttake score --train` makes one") from error
+            raise ComponentError(f"{wrong}{error.strerror}; `python -m model_scorers.classifier` makes one") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
-            raise ComponentError(f"{wrong}this is no file of `besttake score --train`") from error
+            raise ComponentError(f"{wrong}this is no file of `python -m model_scorers.classifier`") from error
 
     @property
     def fingerprint(self) -> str:

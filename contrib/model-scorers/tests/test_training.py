@@ -77,7 +77,7 @@ def test_a_file_that_was_changed_is_refused_in_one_line(run: Path, tmp_path: Pat
     with pytest.raises(BestTakeError, match=r"classifier:.*: the file is damaged; make it again"):
         registry.scorer(f"classifier:{path}")
     path.write_bytes(b"something else")
-    with pytest.raises(BestTakeError, match=r"this is no file of `besttake score --train`"):
+    with pytest.raises(BestTakeError, match=r"this is no file of `python -m model_scorers.classifier`"):
         registry.scorer(f"classifier:{path}")
     with pytest.raises(BestTakeError, match="No such file"):
         registry.scorer(f"classifier:{tmp_path / 'none'}")
