@@ -11,8 +11,6 @@ from besttake.reporting.page import script
 from besttake.reporting.takes import page_takes
 from besttake.result import Result
 
-NASTY = "<script>alert(1)</script> \"'&\U0001f916"
-
 
 class Seen(HTMLParser):
     """The numbers, texts and elements of a page."""
