@@ -41,6 +41,7 @@ READ = options.Reader("x:y")
         (lambda: READ.flag("rebuild", "perhaps"), "rebuild=perhaps is not true or false"),
         (lambda: READ.choice("style", "odd", ("std", "alt")), "style=odd is not one of std, alt"),
         (lambda: READ.indexes("state", "a,b"), "state=a,b is not a list of indexes such as 0:3,7"),
+        (lambda: READ.indexes("state", "0:999999"), "state=0:999999 is not a list of indexes such as 0:3,7"),
         (lambda: READ.mapping("map", "a:"), "map=a: is not a list of pairs such as image:agentview,image2:wrist"),
         (lambda: READ.only({"colour": 1}, ()), "no option colour; known: none"),
     ],

@@ -256,7 +256,7 @@ def env_convention(env: EnvSpec) -> Convention:
 
 
 def library_convention(library: Library) -> Convention:
-    """The conventions of a library, as far as its numbers show them."""
+    """What gripper, states and actions of a library mean, as far as their numbers show it, and its frame rate."""
     head = library.head
     states, actions = ranges_of(library.states), ranges_of(library.actions)
     gripper = gripper_in(actions, head.gripper_dim)

@@ -73,10 +73,10 @@ class Reader:
         """Read ``"0:3,7"`` as (0, 1, 2, 7); empty if the option is not given."""
         indexes: list[int] = []
         for part in names(text):
-            first, colon, end = part.partition(":")
-            if not first.isdecimal() or (colon and not end.isdecimal()):
+            if not re.fullmatch(r"\d{1,5}(:\d{1,5})?", part, re.ASCII):
                 raise self._wrong(name, text, "a list of indexes such as 0:3,7")
-            indexes += range(int(first), int(end) if colon else int(first) + 1)
+            first, _, end = part.partition(":")
+            indexes += range(int(first), int(end or int(first) + 1))
         return tuple(indexes)
 
     def mapping(self, name: str, text: str) -> dict[str, str]:

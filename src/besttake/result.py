@@ -18,7 +18,7 @@ from besttake.core.agreement import Sources
 from besttake.core.offline import RetrievalCheck
 from besttake.core.policy_pool import Pool
 from besttake.core.probe import Probe
-from besttake.core.relation import FittedLine, Splits
+from besttake.core.relation import FittedLine, SplitHalfCorrelation
 from besttake.core.stats import Estimate as Estimate
 from besttake.core.stats import Finding as Finding
 from besttake.core.stats import Forecast as Forecast
@@ -343,7 +343,7 @@ class Relation(_Model):
     r: float | None = None
     interval: tuple[float, float] | None = None
     spearman: Estimate | None = None
-    disjoint: Splits = Splits()
+    disjoint: SplitHalfCorrelation = SplitHalfCorrelation()
     within: dict[str, Estimate | None] = {}
     leave_one_out: dict[str, Estimate | None] = {}
     fit: FittedLine | None = None

@@ -202,7 +202,7 @@ def test_an_error_that_comes_after_ctrl_c_is_an_interruption(monkeypatch: pytest
 
     errors = [RuntimeError("release unlocked lock"), ComponentError("initialization failed")]
     assert [raised(error) for error in errors] == errors
-    once = interrupt._Once()
+    once = interrupt.FirstInterrupt()
     monkeypatch.setattr(interrupt, "_once", once)
     with pytest.raises(KeyboardInterrupt):
         once(signal.SIGINT, None)

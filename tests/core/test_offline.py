@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from besttake.core.offline import CLOSE, GAIN, REACH, Checked, Comparison, States, choose_config, judge, of_group
+from besttake.core.offline import CLOSE, GAIN, REACH, Comparison, ConfigCheck, States, choose_config, judge, of_group
 from besttake.core.retrieve import RetrievalConfig
 from besttake.core.stats import Estimate
 
@@ -50,7 +50,7 @@ def test_the_interval_resamples_demonstrations_and_holds_for_the_difference() ->
     assert (added.low, added.high) == pytest.approx(np.percentile(values, [2.5, 97.5]), abs=0.003)
 
 
-def checked(bias: Any, control: Any, noise: float = 0.3, **settings: Any) -> Checked:
+def checked(bias: Any, control: Any, noise: float = 0.3, **settings: Any) -> ConfigCheck:
     config = RetrievalConfig(**{"rule": "frame", "rerank": 10, "prior": 0.2, **settings})
     own, other = samples(bias, noise), samples(control, 0.3)
     return judge(Comparison(STATES), config, own, own, other, samples((0, 0, 0), 0.9))
@@ -64,7 +64,7 @@ def test_what_lowers_the_error_of_a_sample_helps_and_what_spreads_it_does_not() 
     assert not checked((-0.4, -0.4, 0), (0.5, 0.5, 0)).helps, "it moves the sample too far"
 
 
-def stated(added: float, **settings: Any) -> Checked:
+def stated(added: float, **settings: Any) -> ConfigCheck:
     one = checked((0.4, 0.4, 0), (0.5, 0.5, 0), **settings)
     return replace(one, added=Estimate(added, added - 0.01, added + 0.01), reach=0.3)
 
@@ -96,7 +96,7 @@ def test_of_those_that_do_about_as_well_the_simplest_and_then_the_weakest_is_tak
 
 
 def test_a_group_takes_the_prior_that_helps_it_and_none_where_a_gain_is_ruled_out() -> None:
-    def about(added: float, width: float, prior: float = 0.2) -> Checked:
+    def about(added: float, width: float, prior: float = 0.2) -> ConfigCheck:
         return replace(stated(added, prior=prior), added=Estimate(added, added - width, added + width))
 
     chosen = stated(-0.03).config

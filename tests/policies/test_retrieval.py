@@ -10,7 +10,7 @@ from besttake.demos.build import Options
 from besttake.demos.library import Library
 from besttake.demos.resolve import open_or_build
 from besttake.errors import PlanError
-from besttake.policies.augmented import retrieval_from
+from besttake.policies.augmented import read_retrieval
 from besttake.takes.manifest import Manifest
 from besttake.verbs.diagnose.diagnosis import diagnose
 
@@ -32,18 +32,18 @@ def run(directory: Path, library: Library, arms: list[str]) -> Path:
 
 
 def test_a_library_is_served_as_it_was_tuned_or_by_default(library: Library) -> None:
-    assert retrieval_from(library.path)[1] == RetrievalConfig()
-    assert retrieval_from(library.path, dials={"prior": 0.3, "noise": None})[1] == RetrievalConfig(prior=0.3)
+    assert read_retrieval(library.path)[1] == RetrievalConfig()
+    assert read_retrieval(library.path, dials={"prior": 0.3, "noise": None})[1] == RetrievalConfig(prior=0.3)
     with pytest.raises(PlanError, match="^noise must lie between 0 and 1, not 3"):
-        retrieval_from(library.path, dials={"noise": 3})
+        read_retrieval(library.path, dials={"noise": 3})
 
 
 def test_a_run_is_served_as_it_was_diagnosed(library: Library, tmp_path: Path) -> None:
-    found, config = retrieval_from(run(tmp_path / "run", library, ["base", "retrieve"]))
+    found, config = read_retrieval(run(tmp_path / "run", library, ["base", "retrieve"]))
     assert found.fingerprint == library.fingerprint
     assert config == RetrievalConfig.from_dict(LOOKS_BACK)
     manifest = Manifest.read(tmp_path / "run")
     other = manifest.model_copy(update={"identity": {**manifest.identity, "library": "another"}})
     (tmp_path / "run" / "run.json").write_bytes(other.to_bytes())
     with pytest.raises(PlanError, match="no longer the library"):
-        retrieval_from(tmp_path / "run")
+        read_retrieval(tmp_path / "run")

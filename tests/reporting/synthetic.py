@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from besttake.core.probe import Probe
-from besttake.core.relation import FittedLine, Splits
+from besttake.core.relation import FittedLine, SplitHalfCorrelation
 from besttake.measure.arrays import ArmTakes, CellData, Settings
 from besttake.measure.cell import measure_cell
 from besttake.reporting.words import with_headline
@@ -190,7 +190,7 @@ def _relation(cells: list[Cell], shape: Shape) -> Relation:
         for c in cells
         if c.headroom and c.selectors
     ]
-    split = Splits(mean=None, sd=None, splits=0, reason="too few cells")
+    split = SplitHalfCorrelation(mean=None, sd=None, splits=0, reason="too few cells")
     xs = [x for x, _ in xy]
     if len(xy) < 3 or np.std(xs) == 0:
         return Relation(
@@ -205,7 +205,7 @@ def _relation(cells: list[Cell], shape: Shape) -> Relation:
         r=float(np.corrcoef(x, y)[0, 1]),
         interval=(0.52, 0.98),
         spearman=Estimate(value=0.88, low=0.41, high=0.99, n=len(xy)),
-        disjoint=Splits(mean=0.78, sd=0.11, splits=50),
+        disjoint=SplitHalfCorrelation(mean=0.78, sd=0.11, splits=50),
         within=dict.fromkeys(shape.policies, Estimate(value=0.8, low=0.3, high=0.97, n=3)),
         leave_one_out=dict.fromkeys(shape.policies, Estimate(value=0.82, low=0.4, high=0.96, n=3)),
         fit=FittedLine(

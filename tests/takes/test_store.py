@@ -124,7 +124,9 @@ def test_another_plan_is_refused_and_a_larger_one_goes_on(tmp_path: Path) -> Non
     Store.write(tmp_path / "run", planned([0, 1, 2])).close()
 
 
-@pytest.mark.parametrize("damage", ["cut", "garbage", "empty", "gone", "directory", "middle", "schema", "column"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "garbage", "empty", "gone", "directory", "middle", "schema", "option", "column"]
+)
 def test_a_damaged_table_is_one_clear_line_and_is_made_anew_from_the_takes(tmp_path: Path, damage: str) -> None:
     with Store.write(tmp_path / "run", MANIFEST) as store:
         for seed in range(50):
@@ -138,6 +140,7 @@ def test_a_damaged_table_is_one_clear_line_and_is_made_anew_from_the_takes(tmp_p
     elif damage != "gone":
         bad = {"cut": data[:5000], "garbage": b"no database" * 999, "empty": b""}
         bad |= {"schema": data.replace(b"CREATE TABLE", b"\xbbREATE TABLE"), "column": data.replace(b"_step", b"_stop")}
+        bad["option"] = data.replace(b"without rowid", b"\xff\xffthout rowid")  # SQLite's message quotes it
         middle = data[: len(data) // 2] + bytes(2000) + data[len(data) // 2 + 2000 :]
         database.write_bytes(bad.get(damage, middle))
     with pytest.raises(BestTakeError, match=r"takes.sqlite is damaged|cannot use") as caught:

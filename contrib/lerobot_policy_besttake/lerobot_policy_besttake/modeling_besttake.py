@@ -22,10 +22,10 @@ from besttake.arms.retrieve import settings_of
 from besttake.core.retrieve import RetrievalConfig
 from besttake.errors import ComponentError
 from besttake.policies import augmented
-from besttake.policies.augmented import Augmented, EpisodeHistory
+from besttake.policies.augmented import AugmentedPolicy, EpisodeHistory
 from besttake.policies.base import Policy
 from besttake.takes.draws import Draw
-from besttake.takes.manifest import Manifest, check_same
+from besttake.takes.manifest import Manifest, check_same_identity
 from besttake.threads import one_thread
 from besttake.types import F32, Observation
 from lerobot_policy_besttake.configuration_besttake import BesttakeConfig
@@ -110,7 +110,7 @@ class BesttakePolicy(PreTrainedPolicy):  # type: ignore[misc]
             return []
         draws = [row.draw for row in rows]
         with one_thread():
-            if isinstance(self.wrapped, Augmented):
+            if isinstance(self.wrapped, AugmentedPolicy):
                 chunks: Sequence[Any] = self.wrapped.follow_all(seen, draws, [row.history for row in rows])
             else:
                 chunks = list(self.wrapped.sample(seen, draws))
@@ -150,7 +150,7 @@ def policy_of(config: BesttakeConfig) -> Policy:
     policy = registry.policy(registry.FromFile(config.wraps, run / "result.json"))
     name = f"policy {config.policy_name}"
     if (known := Manifest.read(run).identity.get(name)) is not None:
-        check_same(run, name, known, policy.spec.fingerprint)
+        check_same_identity(run, name, known, policy.spec.fingerprint)
     return policy
 
 
@@ -164,7 +164,7 @@ def in_arm(config: BesttakeConfig, policy: Policy) -> Policy:
         noise = dials.get("noise", arm.options.get("noise", noise_of(Manifest.read(run), config.policy_name)))
         return augmented.cooled(policy, float(noise))
     if arm.scheme == "retrieve":
-        library, retrieval = augmented.retrieval_from(run, config.policy_name)
+        library, retrieval = augmented.read_retrieval(run, config.policy_name)
         return augmented.retrieving(
             policy, library, retrieval.changed({**settings_of(config.arm, arm.options), **dials})
         )

@@ -27,7 +27,7 @@ import besttake
 from besttake import registry
 from besttake.errors import ComponentError
 from besttake.serving import serve
-from besttake.serving.served import Served
+from besttake.serving.served import ServedPolicy
 from besttake.types import Start
 
 pytest.importorskip("grpc", reason="needs lerobot[async]")
@@ -168,8 +168,10 @@ def test_a_session_played_by_lerobots_client_has_the_takes_of_a_diagnosis(tmp_pa
 def test_a_client_that_asks_all_the_time_misses_no_action_and_all_is_recorded(
     tmp_path, robot_client, bridge, monkeypatch
 ):
-    sample = Served.sample  # slow enough that the client plays some actions meanwhile
-    monkeypatch.setattr(Served, "sample", lambda served, rows: threading.Event().wait(0.03) or sample(served, rows))
+    sample = ServedPolicy.sample  # slow enough that the client plays some actions meanwhile
+    monkeypatch.setattr(
+        ServedPolicy, "sample", lambda served, rows: threading.Event().wait(0.03) or sample(served, rows)
+    )
     session = Session(tmp_path / "run")
     port, _ = bridge(session.client, "front=wrist")
     client, sent = client_of(robot_client, port, chunk_size_threshold=1.0, aggregate_fn_name="weighted_average"), []

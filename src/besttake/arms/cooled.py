@@ -19,7 +19,7 @@ class Base:
     spec = ArmSpec("base", control=None)
 
     def act(self, take: TakeState, tools: Tools) -> Acting:
-        """``a_init = eps``."""
+        """Sample the policy as it is: ``a_init = eps``."""
         return (yield Sample(take.observation, take.draw))
 
 
@@ -37,7 +37,7 @@ class Cooled:
         return ArmSpec("cooled", needs=("cooling",), fingerprint=f"noise {self.noise:.12g}")
 
     def act(self, take: TakeState, tools: Tools) -> Acting:
-        """``a_init = noise * eps``."""
+        """Sample with less noise: ``a_init = noise * eps``."""
         noise = tools.config.noise if self.noise is None else self.noise
         return (yield Sample(take.observation, take.draw, Warm(noise)))
 

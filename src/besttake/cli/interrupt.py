@@ -18,13 +18,14 @@ _KEEP_TAKES = ("diagnose", "demo", "reproduce")
 _LONG = 10.0
 
 
-class _Once:
-    """Raises KeyboardInterrupt at the first Ctrl-C; later ones are ignored unless the command takes long to end."""
+class FirstInterrupt:
+    """A signal handler: the first Ctrl-C is a KeyboardInterrupt, later ones count only if the command takes long."""
 
     def __init__(self) -> None:
         self.first: float | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT."""
         if self.first is None:
             self.first = time.monotonic()
             raise KeyboardInterrupt
@@ -33,7 +34,7 @@ class _Once:
             os._exit(CODE)
 
 
-_once = _Once()
+_once = FirstInterrupt()
 
 
 def listen() -> None:

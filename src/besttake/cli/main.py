@@ -65,11 +65,11 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except BestTakeError as error:
-            error.args = (_with_flags(str(error), self),)
+            error.args = (_options_as_flags(str(error), self),)
             raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return arguments by their plain names: ``RUN``, not ``{RUN}`` as typer writes."""
+        """Return the parts of the usage line without typer's braces: ``RUN``, not ``{RUN}``."""
         return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -110,7 +110,7 @@ def without_range(text: str) -> str:
     return re.sub(r"(?:\s*\[|; )[-\d.]*(?:<=?)?x[<>]=?[-\d.]+\]", lambda match: "]" if match[0][0] == ";" else "", text)
 
 
-def _with_flags(text: str, command: Command) -> str:
+def _options_as_flags(text: str, command: Command) -> str:
     """Write options that an error names in backticks as flags: `` `skip_bad` `` becomes ``--skip-bad``.
 
     Options of other commands are replaced as well, unless an arm has the same name.

@@ -130,7 +130,7 @@ def _augmented(
         return augmented.cooled(model, RetrievalConfig().noise if noise is None else noise)
     if cooled:
         raise PlanError("`retrieve` and `cooled` exclude each other: choose one")
-    return augmented.retrieving(model, *augmented.retrieval_from(retrieve, name, dials))
+    return augmented.retrieving(model, *augmented.read_retrieval(retrieve, name, dials))
 
 
 def _serve(model: Policy, service: Service, seed: int) -> None:

@@ -53,7 +53,7 @@ class States:
 
 
 @dataclass(frozen=True)
-class Checked:
+class ConfigCheck:
     """How one configuration did at the states of a check.
 
     ``error``: the error of one sample. ``added``: that minus the error of the control, which has the same noise.
@@ -101,13 +101,13 @@ class RetrievalCheck:
     mean_action: Estimate = _NONE
     cooled: Mapping[float, Estimate] = field(default_factory=dict)
     noise: float | None = None
-    tried: tuple[Checked, ...] = ()
+    tried: tuple[ConfigCheck, ...] = ()
     chosen: RetrievalConfig | None = None
     groups: Mapping[str, GroupCheck] = field(default_factory=dict)
     reason: str = ""
 
     @property
-    def best(self) -> Checked | None:
+    def best(self) -> ConfigCheck | None:
         """How the chosen configuration did."""
         return next((checked for checked in self.tried if checked.config == self.chosen), None)
 
@@ -175,12 +175,12 @@ def judge(
     retrieved: NDArray[Any],
     control: NDArray[Any],
     base: NDArray[Any],
-) -> Checked:
+) -> ConfigCheck:
     """Judge a configuration by its samples and the chunks that it ``retrieved``, beside the samples of its control.
 
     ``base`` are the samples of the policy as it is. All are (M, K, steps, action_dim).
     """
-    return Checked(
+    return ConfigCheck(
         config, compare.error(sampled), compare.difference(sampled, control), compare.error(retrieved),
         compare.reach(sampled, control, base),
     )  # fmt: skip
@@ -192,20 +192,20 @@ def best_noise(errors: Mapping[float, Estimate]) -> float | None:
     return min(values, key=lambda noise: values[noise]) if values else None
 
 
-def simplest(tried: Sequence[Checked]) -> Checked:
-    """The simplest, and then the weakest, of the configurations whose error is `CLOSE` to the lowest."""
+def simplest(tried: Sequence[ConfigCheck]) -> ConfigCheck:
+    """The simplest configuration whose ``added`` error is within `CLOSE` of the lowest, with the smallest prior."""
     least = min(value_or_inf(each.added) for each in tried)
     close = [each for each in tried if value_or_inf(each.added) <= least + CLOSE] or list(tried)
     return min(close, key=lambda each: (complexity(each.config), each.config.prior, value_or_inf(each.added)))
 
 
-def choose_config(tried: Sequence[Checked]) -> RetrievalConfig | None:
+def choose_config(tried: Sequence[ConfigCheck]) -> RetrievalConfig | None:
     """The configuration to run; None where none helps."""
     helping = [each for each in tried if each.helps]
     return simplest(helping).config if helping else None
 
 
-def of_group(tried: Sequence[Checked], chosen: RetrievalConfig | None, states: int) -> GroupCheck:
+def of_group(tried: Sequence[ConfigCheck], chosen: RetrievalConfig | None, states: int) -> GroupCheck:
     """The prior of one task group, from one configuration ``tried`` at its states with several priors.
 
     A prior that helps in the group is chosen. Otherwise the group has the prior ``chosen`` over all groups, unless the

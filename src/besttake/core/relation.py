@@ -78,7 +78,7 @@ class FittedLine:
 
 
 @dataclass(frozen=True)
-class Splits:
+class SplitHalfCorrelation:
     """r over random disjoint halves of the starts: mean and sd over the ``splits`` splits in which it is defined."""
 
     mean: float | None = None
@@ -94,7 +94,7 @@ class HeadroomRelation:
     r: Estimate
     spearman: Estimate
     line: FittedLine | None
-    disjoint: Splits
+    disjoint: SplitHalfCorrelation
     within: dict[str, Estimate]
     leave_one_out: dict[str, Estimate]
 
@@ -168,11 +168,11 @@ def _nested_means(cells: Sequence[CellGains], draws: int) -> tuple[F64, F64]:
     return means[:, :, 0], means[:, :, 1]
 
 
-def disjoint_splits(cells: Sequence[CellGains], *, splits: int = 50) -> Splits:
+def disjoint_splits(cells: Sequence[CellGains], *, splits: int = 50) -> SplitHalfCorrelation:
     """r with headroom from one random half of each cell's starts and gain from the other, over ``splits`` splits."""
     data = [d for d in map(_paired, cells) if len(d) >= 2]
     if len(data) < 3:
-        return Splits(None, None, 0, "fewer than three cells with two starts")
+        return SplitHalfCorrelation(None, None, 0, "fewer than three cells with two starts")
     generator = np.random.default_rng(0)
     correlations = []
     for _ in range(splits):
@@ -184,8 +184,8 @@ def disjoint_splits(cells: Sequence[CellGains], *, splits: int = 50) -> Splits:
         correlations.append(float(_rows_r(headroom[None], gain[None])[0]))
     r = np.array(correlations)[np.isfinite(correlations)]
     if r.size < 2:
-        return Splits(None, None, int(r.size), "headroom or gain does not vary over cells")
-    return Splits(float(r.mean()), float(r.std(ddof=1)), int(r.size))
+        return SplitHalfCorrelation(None, None, int(r.size), "headroom or gain does not vary over cells")
+    return SplitHalfCorrelation(float(r.mean()), float(r.std(ddof=1)), int(r.size))
 
 
 def relate(cells: Sequence[CellGains]) -> HeadroomRelation:

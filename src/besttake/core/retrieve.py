@@ -292,7 +292,11 @@ class Retriever:
 
 
 def targets(demo: I64, step: I64, config: RetrievalConfig) -> I64:
-    """The row (E,) whose chunk each candidate returns: its own, or of the event ``lead`` later in its demonstration."""
+    """For each of the E candidates, the index of the candidate whose chunk it returns.
+
+    That is its own or, with the rule ``next``, that of the event ``lead`` events later in its demonstration, at most
+    the last.
+    """
     rows = np.arange(len(demo))
     if config.rule != "next":
         return rows

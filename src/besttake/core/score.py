@@ -34,7 +34,7 @@ def coverage(trace: Trace, visited: float, window: Bools | None = None) -> float
 
 
 def window_until(steps: NDArray[Any], end: int) -> Bools:
-    """Which frames (T,) were seen at ``steps`` up to and including ``end``.
+    """A mask (T,) of the frames to score: those whose entry in ``steps`` is at most ``end``.
 
     ``end`` is the number of steps until the episode ended (window `episode`), of the whole fixed horizon (`full`), or
     until the first of the compared takes ended (`common`).

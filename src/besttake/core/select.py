@@ -161,7 +161,7 @@ def silent(outcomes: ArrayLike, scores: ArrayLike) -> bool:
 
 
 def selection_curve(outcomes: ArrayLike, scores: ArrayLike) -> F64:
-    """Success of the selector (N,) with 1, 2, ... N takes per start, averaged over all subsets."""
+    """Mean success (N,) of keeping the best-scored of k takes, k = 1..N, averaged over all subsets of k takes."""
     return np.array([mean(start_selected(outcomes, scores, k)) for k in range(1, width(outcomes, None) + 1)])
 
 
@@ -173,14 +173,14 @@ def _scores(scores: ArrayLike, taken: Bools) -> F64:
 
 
 @dataclass(frozen=True)
-class Retried:
+class RetryOutcome:
     """The ``success`` (S,) of the kept take of each start, and the expected number of ``takes`` (S,)."""
 
     success: F64
     takes: F64
 
 
-def retry(outcomes: ArrayLike, scores: ArrayLike, threshold: ArrayLike, n: int | None = None) -> Retried:
+def retry(outcomes: ArrayLike, scores: ArrayLike, threshold: ArrayLike, n: int | None = None) -> RetryOutcome:
     """Retry until a score is at least ``threshold`` (one number, or one per start), at most n times.
 
     If p of the k takes of a start pass, none of the first t passes with chance C(k - p, t) / C(k, t), and each of the p
@@ -203,7 +203,7 @@ def retry(outcomes: ArrayLike, scores: ArrayLike, threshold: ArrayLike, n: int |
         success[rows] = (1 - none[most]) * y[rows, :p].mean(axis=1) if p else 0.0
         if none[most] > 0:
             success[rows] += none[most] * product(y[rows, p:k], rank_weights(k - p, most)[:, None])[:, 0]
-    return Retried(success, takes)
+    return RetryOutcome(success, takes)
 
 
 def threshold_at(scores: F64, outcomes: F64, rate: float) -> float:
@@ -225,7 +225,7 @@ def choose_rate(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) ->
     return -min(good)[1] if good else 1.0  # without an outcome every take passes
 
 
-def held_out(outcomes: ArrayLike, scores: ArrayLike, folds: I64, n: int | None = None) -> Retried:
+def held_out(outcomes: ArrayLike, scores: ArrayLike, folds: I64, n: int | None = None) -> RetryOutcome:
     """Cross-validated `retry`: the threshold of each fold of starts is chosen on the other folds (`choose_rate`).
 
     ``folds`` (S,) is the fold of each start. With a single fold, no take passes.

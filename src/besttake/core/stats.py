@@ -236,7 +236,9 @@ def _pseudo_bootstrap(rows: F64, pseudo: F64, statistic: Statistic, rng: Rng, dr
 
 
 def _dirichlet_means(rows: F64, pseudo: F64, weights: F64, rng: Rng, draws: int) -> Iterator[F64]:
-    """Means (B, q) of rows (S, q) and pseudo rows under Dirichlet ``weights`` (1 for a row), in blocks of draws.
+    """Yield weighted means (B, q) of the Bayesian bootstrap, in blocks of B of all ``draws``.
+
+    The weights are Dirichlet with parameter 1 for each of ``rows`` (S, q), and ``weights`` for the ``pseudo`` rows.
 
     Equal rows share one Gamma draw: their Dirichlet weights add up, and few distinct rows occur.
     """

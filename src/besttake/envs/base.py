@@ -129,7 +129,7 @@ def named_task(word: str, known: Sequence[str], uri: str) -> str:
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredFacts:
     """Properties that the URI of a `gym:`, `vla-eval:` or `robot:` env declares; None if it does not.
 
     ``body`` says where gripper and end effector are, as in `EnvSpec`; ``rebuild``: create a new env at each reset.
@@ -142,7 +142,7 @@ class Declared:
     rebuild: bool
 
 
-def declared(read: Reader, options: Mapping[str, Any]) -> tuple[Declared, dict[str, Any]]:
+def declared(read: Reader, options: Mapping[str, Any]) -> tuple[DeclaredFacts, dict[str, Any]]:
     """Split ``options`` into the declared properties and the options for the env's own constructor."""
     rest = dict(options)
     fps = rest.pop("fps", None)
@@ -154,7 +154,7 @@ def declared(read: Reader, options: Mapping[str, Any]) -> tuple[Declared, dict[s
         "eef_dims": read.indexes("eef_dims", rest.pop("eef_dims", None)) or None,
     }
     rate, rebuild = None if fps is None else read.number("fps", fps), read.flag("rebuild", rest.pop("rebuild", False))
-    return Declared(starts, horizon, body, rate, rebuild), rest
+    return DeclaredFacts(starts, horizon, body, rate, rebuild), rest
 
 
 def choose_gl() -> None:

@@ -44,7 +44,7 @@ def make(
     ``success`` names the key of ``info`` (default ``success``, else ``is_success``), or is ``terminated`` for an env
     that terminates at success and only then; ``state`` names the keys of a Dict observation that form the state,
     separated by commas (default: its only vector); ``goes_on`` says that the env does not end at success. Of
-    ``others``, ``repeats`` (false: the env cannot repeat a start exactly) and those in `Declared` are read here
+    ``others``, ``repeats`` (false: the env cannot repeat a start exactly) and those in `DeclaredFacts` are read here
     (``starts`` limits the number of seeds used as starts); the rest goes to ``gymnasium.make``.
     """
     read = Reader(f"gym:{env_id}")

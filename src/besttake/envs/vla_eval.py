@@ -18,7 +18,7 @@ import numpy as np
 
 from besttake.conventions import GOOGLE_ROBOT, LIBERO, Convention
 from besttake.envs.base import (
-    Declared,
+    DeclaredFacts,
     check_action,
     check_cameras,
     check_task,
@@ -63,8 +63,8 @@ def make(
 ) -> VlaEvalEnv:  # fmt: skip
     """Make the benchmark ``target``, ``MODULE:CLASS``; ``render`` (gpu or cpu) goes to its ``configure_render``.
 
-    Of ``others``, those in `Declared` are read here (``starts``, the number of episode indexes used as starts, is the
-    benchmark's own by default, else 50); the rest (YAML values) goes to the benchmark's constructor.
+    Of ``others``, those in `DeclaredFacts` are read here (``starts``, the number of episode indexes used as starts, is
+    the benchmark's own by default, else 50); the rest (YAML values) goes to the benchmark's constructor.
     """
     read = Reader(f"vla-eval:{target}")
     facts, rest = declared(read, others)
@@ -114,7 +114,7 @@ class VlaEvalEnv:
     spec: EnvSpec
 
     def __init__(
-        self, name: str, benchmark: Any, arguments: dict[str, Any], facts: Declared, known: Convention
+        self, name: str, benchmark: Any, arguments: dict[str, Any], facts: DeclaredFacts, known: Convention
     ) -> None:
         self._name, self._class, self._arguments, self._facts, self._known = name, benchmark, arguments, facts, known
         self._loop = asyncio.new_event_loop()

@@ -31,7 +31,7 @@ class EpisodeHistory:
     """An episode so far: the ``states`` of each step, the ``actions`` executed (one fewer), and the arm's ``memory``.
 
     ``task`` names the demonstrations to retrieve from; if it is empty, the instruction does. ``arm`` is that of the
-    episode if the policy has several (`InSession`).
+    episode if the policy has several (`SessionPolicy`).
     """
 
     task: str = ""
@@ -41,7 +41,7 @@ class EpisodeHistory:
     arm: str = ""
 
 
-class Augmented:
+class AugmentedPolicy:
     """A policy with an arm. ``how`` describes the arm in the name; ``fingerprint`` depends on its settings."""
 
     def __init__(self, arms: ArmSampler, arm: str, how: str, fingerprint: str) -> None:
@@ -96,7 +96,7 @@ class Augmented:
         )  # fmt: skip
 
 
-class InSession(Augmented):
+class SessionPolicy(AugmentedPolicy):
     """A policy that plays each episode in the arm that its history names, without revealing it.
 
     ``begin`` assigns the next episode to a client of the server.
@@ -117,7 +117,7 @@ def _raised(chunk: F32 | Exception) -> F32:
     return chunk
 
 
-def cooled(policy: Policy, noise: float) -> Augmented:
+def cooled(policy: Policy, noise: float) -> AugmentedPolicy:
     """Wrap the policy for calmer sampling: ``a_init = noise * eps``, or a lower temperature."""
     spec = policy.spec
     if not spec.cools:
@@ -126,10 +126,10 @@ def cooled(policy: Policy, noise: float) -> Augmented:
         raise ComponentError(f"noise must lie between 0 and 1, not {noise}")
     world = WorldSpec(spec.name, "", spec.action_dim, spec.state_dim or 0)
     arms = arm_sampler(policy, world, RetrievalConfig(noise=noise))
-    return Augmented(arms, COOLED, f"cooled to noise x {noise:g}", f"cooled noise {noise}")
+    return AugmentedPolicy(arms, COOLED, f"cooled to noise x {noise:g}", f"cooled noise {noise}")
 
 
-def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera: str | None = None) -> Augmented:
+def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera: str | None = None) -> AugmentedPolicy:
     """Wrap the policy for warm starts from demonstrations. It then also reads the library's camera.
 
     ``camera`` is the env's name for that camera. The library says which state numbers are the end effector and which
@@ -145,10 +145,10 @@ def retrieving(policy: Policy, library: Library, config: RetrievalConfig, camera
     check_retrieval(library, world, config)
     arms = arm_sampler(policy, world, config, library, library.encoder())
     how = f"retrieving ({config.rule}, prior {config.prior:g}, noise {config.noise:g})"
-    return Augmented(arms, RETRIEVE, how, f"{config} {library.fingerprint}")
+    return AugmentedPolicy(arms, RETRIEVE, how, f"{config} {library.fingerprint}")
 
 
-def retrieval_from(
+def read_retrieval(
     path: Path, policy: str = "", dials: Mapping[str, float | None] | None = None
 ) -> tuple[Library, RetrievalConfig]:
     """Read the library and the retrieval settings from ``path``, a library or a run.

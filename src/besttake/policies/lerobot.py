@@ -23,7 +23,7 @@ from besttake.policies.lerobot_families import (
     STATE,
     LiberoSteps,
     PolicyFamily,
-    Seeded,
+    SeededFamily,
     family_of,
     images_in,
     resizes,
@@ -131,7 +131,7 @@ class LerobotPolicy:
             notes=(f"{checkpoint.family} policy", f"reads {self._reads()}", *self._family.notes),
         )  # fmt: skip
         self._shape = (horizon, self.spec.action_dim)
-        if type(self._family) is Seeded:
+        if type(self._family) is SeededFamily:
             self.spec = replace(self.spec, kind=self._try_sampling())
 
     @property

@@ -185,7 +185,7 @@ def check_family(where: Path, family: str) -> None:
 
 
 def check_processors(where: Path) -> None:
-    """ComponentError if a saved processor names foreign code, which LeRobot would import and call."""
+    """Raise ComponentError if a saved processor cannot be read, or would run code that is not LeRobot's or trusted."""
     for file in (where / each for each in _PROCESSORS):
         try:
             steps = read_json(file)["steps"]

@@ -79,7 +79,7 @@ class PolicyFamily:
         return int(kept.nbytes)
 
 
-class Padded(PolicyFamily):
+class PaddedFamily(PolicyFamily):
     """Families whose latent is a chunk (chunk_size, max_action_dim)."""
 
     resizes = True
@@ -91,7 +91,7 @@ class Padded(PolicyFamily):
         return latent
 
 
-class InternalNoise(Padded):
+class InternalNoise(PaddedFamily):
     """EO-1, VLA-JEPA, WALL-X, FastWAM and GR00T, which draw noise inside; it is replaced by the row's own.
 
     Their processors pad instructions to the longest of a batch, so rows are sampled one by one.
@@ -156,7 +156,7 @@ class _PrefixReady(Exception):
     """A flow policy has computed the prefix and is about to denoise."""
 
 
-class Flow(Padded):
+class Flow(PaddedFamily):
     """pi0, pi0.5 and SmolVLA: noise (chunk_size, max_action_dim), integrated from t = 1 to the actions at t = 0.
 
     They first compute a prefix from pictures, instruction (and state), and then denoise with attention to it.
@@ -212,7 +212,7 @@ class Flow(Padded):
 
 @dataclass(frozen=True)
 class Diffusion(PolicyFamily):
-    """DiffusionPolicy: noise (horizon, action_dim) that begins ``n_obs_steps - 1`` steps in the past."""
+    """DiffusionPolicy, whose noise (horizon, action_dim) also covers the ``n_obs_steps - 1`` steps before now."""
 
     past: int = 0
     stacks: ClassVar[bool] = True
@@ -250,7 +250,7 @@ class MultiTask(Diffusion):
             return torch.stack([policy.select_action(dict(batch)) for _ in range(self.horizon)], dim=1)
 
 
-class Deterministic(PolicyFamily):
+class DeterministicFamily(PolicyFamily):
     """ACT: no randomness at test time, so `look` returns the actions."""
 
     kind = "deterministic"
@@ -268,7 +268,7 @@ class Deterministic(PolicyFamily):
         return stack(list(kept))
 
 
-class Seeded(PolicyFamily):
+class SeededFamily(PolicyFamily):
     """Any other family, whose draws from torch's global generator are seeded row by row."""
 
     alone = True
@@ -286,7 +286,7 @@ class Seeded(PolicyFamily):
             return torch.stack([policy.select_action(dict(batch)) for _ in range(self.horizon)], dim=1)
 
 
-class Greedy(PolicyFamily):
+class GreedyFamily(PolicyFamily):
     """pi0-FAST at temperature 0, and MolmoAct2 with actions as tokens; one call returns the whole chunk."""
 
     kind: ClassVar[PolicyKind] = "deterministic"
@@ -312,7 +312,7 @@ class Greedy(PolicyFamily):
             return torch.zeros(1, self.horizon, sizes_of(policy.config)[1], device=policy.config.device)
 
 
-class Pi0Fast(Greedy):
+class Pi0Fast(GreedyFamily):
     """pi0-FAST at a temperature above 0, whose draws from torch's global generator are seeded row by row."""
 
     kind = "tokens"
@@ -343,7 +343,7 @@ def family_of(name: str, config: Any, policy: Any) -> PolicyFamily:
         note = COOLED_TOKENS if hot else "greedy: sampling has nothing to reuse"
         if name == "pi0_fast" and not hot:
             note += "; ?temperature= above 0 samples"
-        return (Pi0Fast if hot else Greedy)(replan, replan, notes=(note, ZEROS))
+        return (Pi0Fast if hot else GreedyFamily)(replan, replan, notes=(note, ZEROS))
     if name in _INTERNAL_NOISE:
         return _internal_noise(name, config, policy, replan)
     if name in ("diffusion", "multi_task_dit"):
@@ -356,13 +356,13 @@ def family_of(name: str, config: Any, policy: Any) -> PolicyFamily:
         notes = ["deterministic: sampling has nothing to reuse"]
         if config.temporal_ensemble_coeff is not None:
             notes.append("its temporal ensembling is left out: rows have no history")
-        return Deterministic(horizon, replan, notes=tuple(notes))
+        return DeterministicFamily(horizon, replan, notes=tuple(notes))
     # The names of the number of actions that are executed per inference, by class.
     ready = max(
         int(getattr(config, key, None) or 1) for key in ("n_action_steps", "action_chunk_size", "n_action_repeats")
     )
     note = "sampled one row at a time with torch's generator seeded; no warm start or cooling"
-    return Seeded(ready, ready, notes=(note,))
+    return SeededFamily(ready, ready, notes=(note,))
 
 
 _INTERNAL_NOISE: Mapping[str, type[InternalNoise]] = {

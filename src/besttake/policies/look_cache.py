@@ -33,7 +33,7 @@ class Precomputed:
 
 
 @runtime_checkable
-class Looking(Protocol):
+class TwoStepPolicy(Protocol):
     """A policy whose ``sample`` is ``sample_from(look(observations), draws, warm)``, to the bit."""
 
     def look(self, observations: Sequence[Observation]) -> list[Precomputed]:
@@ -56,7 +56,7 @@ class LookCache:
         self, observations: Sequence[Observation], draws: Sequence[Draw], warm: Sequence[Warm | None] | None = None
     ) -> F32:
         """Sample as the policy's own ``sample`` does, to the bit."""
-        if not isinstance(self._policy, Looking):
+        if not isinstance(self._policy, TwoStepPolicy):
             return self._policy.sample(observations, draws, warm)
         keys = [_content(seen) for seen in observations]
         new = {key: seen for key, seen in zip(keys, observations, strict=True) if key not in self._kept}

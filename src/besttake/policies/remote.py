@@ -311,12 +311,12 @@ class Connection:
 
     def send(self, frame: bytes) -> None:
         """Send one binary frame."""
-        with _reports_closing():
+        with _closing_as_connection_error():
             self._socket.send(frame)
 
     def receive(self) -> bytes | str:
         """The next frame; TimeoutError after ``timeout`` seconds."""
-        with _reports_closing():
+        with _closing_as_connection_error():
             frame: bytes | str = self._socket.recv(timeout=self.timeout)
             return frame
 
@@ -328,7 +328,7 @@ class Connection:
 
 
 @contextmanager
-def _reports_closing() -> Iterator[None]:
+def _closing_as_connection_error() -> Iterator[None]:
     from websockets.exceptions import ConnectionClosed
 
     try:

@@ -26,7 +26,7 @@ from besttake.demos.cameras import is_wrist
 from besttake.errors import ComponentError, one_line
 from besttake.policies import remote_wire as wire
 from besttake.policies.remote_wire import VLA_EVAL_VERSION, Message
-from besttake.serving.served import MOST_STEPS, Client, Served, ServedEpisode
+from besttake.serving.served import MOST_STEPS, Client, ServedEpisode, ServedPolicy
 from besttake.takes.draws import Draw
 from besttake.types import F32, Array, Observation, PolicySpec
 
@@ -37,7 +37,7 @@ _ARM_AND_GRIPPER = 7
 class _Connection:
     """The base of both protocols: begins episodes, which the client names or which are counted."""
 
-    def __init__(self, served: Served, connection: int, client: Client) -> None:
+    def __init__(self, served: ServedPolicy, connection: int, client: Client) -> None:
         self._served, self._connection, self._client = served, connection, client
         self._unnamed = 0
 
@@ -59,7 +59,7 @@ class _Connection:
 class VlaEvalConnection(_Connection):
     """A connection of vla-eval's harness: hello, then episodes of observations, each answered with one action."""
 
-    def __init__(self, served: Served, connection: int, client: Client) -> None:
+    def __init__(self, served: ServedPolicy, connection: int, client: Client) -> None:
         super().__init__(served, connection, client)
         self._episode: ServedEpisode | None = None
         self._ready: deque[F32] = deque()
@@ -130,14 +130,14 @@ class VlaEvalConnection(_Connection):
 class OpenpiConnection(_Connection):
     """A connection of openpi's client: metadata, then observations, each answered with a whole chunk."""
 
-    def __init__(self, served: Served, connection: int, client: Client) -> None:
+    def __init__(self, served: ServedPolicy, connection: int, client: Client) -> None:
         super().__init__(served, connection, client)
         self._draw = Draw(served.seed, "connection", connection, 0)
         self._episode: ServedEpisode | None = None
         self._gate = None if served.gate is None else served.gate.for_another()
 
     def greeting(self) -> bytes | None:
-        """The metadata frame."""
+        """The first message to openpi's client: facts about the policy (`ServedPolicy.describe`)."""
         return wire.pack_openpi({"besttake": self._served.describe()})
 
     async def answer(self, frame: bytes | str) -> bytes | str | None:

@@ -47,7 +47,7 @@ class Judgement:
 
 @dataclass
 class Gate:
-    """Judges the takes of a start one after the other, by the option that a run recommends.
+    """Accepts each take of a start or asks for another, by the score and threshold of the option that a run recommends.
 
     Examples:
         >>> gate = besttake.Gate.open("runs/half")                        # doctest: +SKIP

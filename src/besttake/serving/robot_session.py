@@ -26,7 +26,7 @@ from besttake.config import Plan
 from besttake.errors import ComponentError, PlanError, RolloutError, RunError, one_line
 from besttake.measure.looks import Unit, random_order
 from besttake.measure.partial import fixed_cells, partial_cell, settings_of
-from besttake.serving.served import Client, Served, ServedEpisode
+from besttake.serving.served import Client, ServedEpisode, ServedPolicy
 from besttake.takes.jobs import take_draw
 from besttake.takes.key import Row, TakeKey
 from besttake.takes.store import Store
@@ -130,7 +130,7 @@ class SessionLog:
 class SessionTake(ServedEpisode):
     """A take that a client plays. ``first_view`` and ``view`` are its first and its last picture."""
 
-    def __init__(self, served: Served, client: Client, key: TakeKey, plan: Plan, env: EnvSpec) -> None:
+    def __init__(self, served: ServedPolicy, client: Client, key: TakeKey, plan: Plan, env: EnvSpec) -> None:
         super().__init__(served, client, take_draw(plan.seed, key), key.task)
         self.history.arm = key.arm
         self.key, self.client, self.began = key, client, time.monotonic()
@@ -277,7 +277,7 @@ class RobotSession:
 
     # For the server's thread.
 
-    async def begin(self, served: Served, client: Client, envs: Mapping[str, EnvSpec]) -> SessionTake:
+    async def begin(self, served: ServedPolicy, client: Client, envs: Mapping[str, EnvSpec]) -> SessionTake:
         """Begin the next take if its start is ready; ComponentError says what must be done first."""
         last = self._take
         if last is not None and (last.calls or (last.client.is_open() and last.client is not client)):

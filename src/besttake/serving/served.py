@@ -26,7 +26,7 @@ import numpy as np
 
 from besttake.envs.base import checked_picture
 from besttake.errors import ComponentError, one_line
-from besttake.policies.augmented import Augmented, EpisodeHistory, InSession
+from besttake.policies.augmented import AugmentedPolicy, EpisodeHistory, SessionPolicy
 from besttake.policies.base import Policy
 from besttake.policies.remote_wire import MOST_BYTES
 from besttake.serving.gate import Gate
@@ -59,7 +59,7 @@ class Limits:
     gate: Gate | None = None
 
 
-class Served:
+class ServedPolicy:
     """The policy for all clients, which checks their observations and counts their episodes.
 
     ``cameras`` maps the policy's cameras to the client's image keys; cameras not named there keep their name.
@@ -85,17 +85,17 @@ class Served:
         self.at_once = limits.batch or policy.spec.width or MOST_ROWS
         self._connections = min(self.at_once, max(limits.max_sessions // 2, 1))
         self.cameras = {camera: cameras.get(camera, camera) for camera in read}
-        self.keeps_history = isinstance(policy, Augmented) and policy.looks_back
+        self.keeps_history = isinstance(policy, AugmentedPolicy) and policy.looks_back
         self._policy = policy
-        self.begin: Callable[[Served, Client], Awaitable[ServedEpisode]] | None
-        self.begin = policy.begin if isinstance(policy, InSession) else None
+        self.begin: Callable[[ServedPolicy, Client], Awaitable[ServedEpisode]] | None
+        self.begin = policy.begin if isinstance(policy, SessionPolicy) else None
         # How often each client has begun each named episode; past clients are counted together under None.
         self._begun: dict[Client | None, dict[bytes, int]] = {None: {}}
 
     def sample(self, rows: Sequence[SampleRequest]) -> list[F32 | Exception]:
         """One chunk (horizon, action_dim) or error per row. Only one thread may call this at a time."""
         observations, draws = [row.observation for row in rows], [row.draw for row in rows]
-        if not isinstance(self._policy, Augmented):
+        if not isinstance(self._policy, AugmentedPolicy):
             return [self._checked(chunk) for chunk in self._policy.sample(observations, draws)]
         histories = [row.history for row in rows]
         if not self.keeps_history:
@@ -180,7 +180,7 @@ class ServedEpisode:
     unconfirmed = 0
     camera, stride = "", 1
 
-    def __init__(self, served: Served, client: Client, draw: Draw, task: str = "") -> None:
+    def __init__(self, served: ServedPolicy, client: Client, draw: Draw, task: str = "") -> None:
         self._client, self._draw = client, draw
         self.history = EpisodeHistory(task)
         self.sampled: F32 = np.empty((0, served.spec.action_dim), np.float32)
@@ -319,7 +319,7 @@ class Batches:
                 row.finish(answer)
 
     async def _gather(self) -> list[SampleRequest]:
-        """Wait until it is time for the next call, and return its rows."""
+        """Wait until the next call of the policy is due, and return the requests that it answers."""
         while True:
             rows, now = self._next_rows(), time.monotonic()
             until = self._wait_until(rows[0], now) if rows else None

@@ -16,7 +16,7 @@ from besttake.auth import is_loopback, shows_token
 from besttake.errors import ComponentError, need
 from besttake.policies.base import Policy
 from besttake.serving.connections import CONNECTIONS
-from besttake.serving.served import Batches, Limits, Served
+from besttake.serving.served import Batches, Limits, ServedPolicy
 
 _HEALTH_PATHS = ("/health", "/healthz")
 _OPEN_TIMEOUT, _CLOSE_TIMEOUT = 10.0, 1.0
@@ -48,14 +48,14 @@ def serve(
         raise ComponentError(f"`host` {host} opens the policy to other machines: give a `token`, or serve on 127.0.0.1")
     need("websockets", "besttake serve", "serve")
     limits = limits or Limits()
-    return Server(Served(policy, seed, cameras or {}, limits), protocol, (host, port), token, limits)
+    return Server(ServedPolicy(policy, seed, cameras or {}, limits), protocol, (host, port), token, limits)
 
 
 class Server:
     """A running server; a context manager that closes it."""
 
     def __init__(
-        self, served: Served, protocol: str, address: tuple[str, int], token: str | None, limits: Limits
+        self, served: ServedPolicy, protocol: str, address: tuple[str, int], token: str | None, limits: Limits
     ) -> None:
         self._served, self._protocol, self._token, self._limits = served, protocol, token, limits
         self._numbers, self._open = itertools.count(), set[Any]()

@@ -137,8 +137,8 @@ class _Samplers:
 
     def __init__(self, sampler: Sampler, threads: int, pool: WorkerPool) -> None:
         self._sampler, self._pool = sampler, pool
-        self._todo: queue.SimpleQueue[list[Waiting] | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[list[Waiting], list[F32 | Exception] | Exception]] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[list[WaitingTake] | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[list[WaitingTake], list[F32 | Exception] | Exception]] = queue.SimpleQueue()
         self._under_way, self._first = 0, True
         self._last_look, self._silent, self.seconds = time.monotonic(), 0.0, 0.0
         # Daemons, so that a policy that hangs does not keep the process from ending.
@@ -146,13 +146,13 @@ class _Samplers:
         for thread in self._threads:
             thread.start()
 
-    def start(self, group: list[Waiting]) -> None:
+    def start(self, group: list[WaitingTake]) -> None:
         """Sample ``group`` as soon as a thread is free."""
         self._count_time()
         self._under_way += 1
         self._todo.put(group)
 
-    def finished(self) -> list[tuple[list[Waiting], list[F32 | Exception]]]:
+    def finished(self) -> list[tuple[list[WaitingTake], list[F32 | Exception]]]:
         """The groups that were sampled since the last call, with their actions."""
         self._count_time()
         done = []
@@ -241,7 +241,7 @@ class Queue:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingTake:
     """A take that waits for actions, and its worker."""
 
     worker: int
@@ -258,7 +258,7 @@ class Schedule:
         self.queue, self.slots, self.width = queue, slots, width
         self._draw = draw
         self._playing: list[dict[int, Begin]] = [{} for _ in range(workers)]
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingTake] = deque()
         self._sampling = 0
 
     @property
@@ -287,7 +287,7 @@ class Schedule:
             if isinstance(reply, NeedsActions):
                 take = self._playing[worker][reply.slot]
                 reply.update(take.state)
-                self._waiting.append(Waiting(worker, take))
+                self._waiting.append(WaitingTake(worker, take))
             else:
                 del self._playing[worker][reply.slot]
                 ended.append(reply)
@@ -300,7 +300,7 @@ class Schedule:
         self._waiting = deque(row for row in self._waiting if row.worker != worker)
         return self.queue.give_back(lost, "the simulator")
 
-    def group(self) -> list[Waiting]:
+    def group(self) -> list[WaitingTake]:
         """The takes to sample next, if any.
 
         If nothing is being sampled, these are all that wait; ahead of time only a full group, so that no call is half
@@ -314,7 +314,7 @@ class Schedule:
         return [self._waiting.popleft() for _ in range(count)]
 
     def sampled(
-        self, group: Sequence[Waiting], sampled: Sequence[F32 | Exception]
+        self, group: Sequence[WaitingTake], sampled: Sequence[F32 | Exception]
     ) -> tuple[list[tuple[int, Act]], list[tuple[int, Failed]]]:
         """Note that a group was sampled; return the orders, and the failures of takes without actions, by worker."""
         self._sampling -= 1

@@ -87,7 +87,7 @@ class Manifest(BaseModel):
         if not begun:
             return new.model_copy(update={"run": self.run})
         for name in sorted(set(self.identity) & set(new.identity)):
-            check_same(directory, name, self.identity[name], new.identity[name])
+            check_same_identity(directory, name, self.identity[name], new.identity[name])
         planned = new.extent.model_dump()
         for name, values in self.extent.model_dump().items():
             if gone := [value for value in values if value not in planned[name]]:
@@ -98,7 +98,7 @@ class Manifest(BaseModel):
         return new.model_copy(update={"run": self.run, "identity": identity, "outgrown": outgrown})
 
 
-def check_same(directory: Path, name: str, old: Any, new: Any) -> None:
+def check_same_identity(directory: Path, name: str, old: Any, new: Any) -> None:
     """RunError unless an entry of the identity is still the one that the run was made with."""
     if old != new:
         if name.startswith("env ") and isinstance(old, list) and isinstance(new, list) and old[:1] == new[:1]:

@@ -57,7 +57,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Joined:
+class ReplicaReady:
     """The message that a replica is ready to play ``takes`` at once with its ``workers`` on ``node``."""
 
     node: str
@@ -87,7 +87,7 @@ class Replica:
         self._waiting: dict[TakeKey, Future[End | Failed]] = {}
         self._error: RolloutError | None = None
 
-    async def begin(self, assignment: Assignment) -> Joined:
+    async def begin(self, assignment: Assignment) -> ReplicaReady:
         """Prepare for takes of ``assignment``."""
         async with self._one_at_a_time:
             return await asyncio.to_thread(self._begin, assignment)
@@ -101,7 +101,7 @@ class Replica:
         self._engine.add([job])
         return await asyncio.wrap_future(future)
 
-    def _begin(self, assignment: Assignment) -> Joined:
+    def _begin(self, assignment: Assignment) -> ReplicaReady:
         if self._engine is not None and self._thread is not None:
             self._engine.stop()
             self._thread.join()
@@ -116,7 +116,7 @@ class Replica:
         self._assignment = assignment
         self._thread = threading.Thread(target=self._run, args=(self._engine,), name="engine", daemon=True)
         self._thread.start()
-        return Joined(self._node, self._pool.size, self._pool.size * assignment.slots)
+        return ReplicaReady(self._node, self._pool.size, self._pool.size * assignment.slots)
 
     def _load(self, assignment: Assignment) -> None:
         """Make the sampler of an assignment; policy and sampler of the last one are reused if they are the same."""
@@ -178,7 +178,7 @@ class _Actor:
     """A replica as its driver knows it: where it runs once it has ``joined``, and the takes that it has."""
 
     handle: Any
-    joined: Joined | None = None
+    joined: ReplicaReady | None = None
     takes: int = 0
     jobs: dict[TakeKey, Job] = field(default_factory=dict)
     deaths: int = 0
@@ -233,7 +233,7 @@ class Replicas:
                             writer.put(failed)
                             actor.deaths = 0  # the take was to blame, and is out
                         begin(self._replace(actor))
-                    elif isinstance(result, Joined):
+                    elif isinstance(result, ReplicaReady):
                         actor.joined, actor.takes = result, result.takes
                         self._report_joined()
                     else:

@@ -23,7 +23,7 @@ from besttake import files
 from besttake.errors import RunError
 from besttake.takes import take_table as table
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.manifest import Manifest, check_same
+from besttake.takes.manifest import Manifest, check_same_identity
 from besttake.takes.take import Take
 from besttake.takes.take_table import TakeTable, damaged, explained, is_damage
 
@@ -118,7 +118,7 @@ class Store:
     def claim(self, name: str, value: Any) -> None:
         """Add an entry to ``identity``; RunError if the run was made with another value of it."""
         identity = self.manifest.identity
-        check_same(self.path, name, identity.get(name, value), value)
+        check_same_identity(self.path, name, identity.get(name, value), value)
         self._change(identity={**identity, name: value})
 
     def skip(self, policy: str, arms: Sequence[str]) -> None:

@@ -56,9 +56,11 @@ class TakeTable:
         self._db = _connect(directory / NAME)
         self._lock = threading.Lock()  # closing a database while another thread writes crashes Python
         try:
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = normal")
-            if not self._db.execute("select count(*) from sqlite_master").fetchone()[0]:
+            with _text_of_errors():
+                self._db.execute("pragma journal_mode = wal")
+                self._db.execute("pragma synchronous = normal")
+                new = not self._db.execute("select count(*) from sqlite_master").fetchone()[0]
+            if new:
                 with self._db:
                     self._db.execute("begin")
                     for table in _TABLES:
@@ -137,11 +139,9 @@ def _connect(path: Path, how: str = "mode=rwc") -> sqlite3.Connection:
 
 def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int, str]:
     """What `snapshot` returns; empty if the table is not created yet."""
-    try:
+    with _text_of_errors():
         schema = [sql.lower() for (sql,) in db.execute("select sql from sqlite_master where sql is not null")]
         fault = db.execute("pragma quick_check").fetchone()[0]
-    except UnicodeDecodeError as error:  # the message about a damaged schema may quote bytes that are not text
-        raise sqlite3.DatabaseError("its schema is damaged") from error
     if fault != "ok":
         raise sqlite3.DatabaseError(" ".join(str(fault).split())[:80])
     if schema not in ([], [*_TABLES]):  # a view could be endless, a trigger could delete rows
@@ -159,6 +159,15 @@ def _content(db: sqlite3.Connection) -> tuple[dict[TakeKey, Row], int, str]:
     if schema and checksum != _checksum([run]):
         raise sqlite3.DatabaseError("the name of its run is not what was written")
     return rows, torn, str(run)
+
+
+@contextmanager
+def _text_of_errors() -> Iterator[None]:
+    """Raise a DatabaseError where SQLite's message about a damaged schema quotes bytes that are not text."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise sqlite3.DatabaseError("its schema is damaged") from error
 
 
 def _is_row(values: Sequence[Any]) -> bool:

@@ -23,7 +23,7 @@ from besttake.reporting.table import Table, Tabular, right
 from besttake.reporting.writers import write_csv
 from besttake.scorers.score_run import score_takes
 from besttake.takes.key import Row, TakeKey
-from besttake.takes.manifest import Manifest, check_same
+from besttake.takes.manifest import Manifest, check_same_identity
 from besttake.takes.pool import WorkerPool
 from besttake.takes.scores import ScoreName, Scores
 from besttake.takes.sizes import worker_count
@@ -172,7 +172,7 @@ def _set_up(
     new = manifest_of(setup, "").identity | {f"policy {promise.policy}": loaded.spec.fingerprint}
     for name in sorted(set(new) & set(manifest.identity)):
         if name.startswith(("policy ", "env ", "code of ", "library")):
-            check_same(source.path, name, manifest.identity[name], new[name])
+            check_same_identity(source.path, name, manifest.identity[name], new[name])
     known = None if source.result.library is None else source.result.library.get("fingerprint")
     if setup.library is not None and known not in (None, setup.library.fingerprint):
         raise RunError(f"{source.path} was scored with other demonstrations than {setup.library.path} holds now")

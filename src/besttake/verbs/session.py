@@ -17,7 +17,7 @@ from besttake.config import Plan, as_plan
 from besttake.envs.robot import robot_uri
 from besttake.errors import PlanError
 from besttake.measure.partial import SESSION
-from besttake.policies.augmented import InSession
+from besttake.policies.augmented import SessionPolicy
 from besttake.policies.base import Policy
 from besttake.progress import Reporter, as_reporter
 from besttake.result import Result
@@ -133,7 +133,7 @@ class _PlayedByPeople(Playing):
         arms = arm_sampler(
             self.policy, world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates
         )  # fmt: skip
-        served = InSession(arms, partial(people.begin, envs=setup.envs))
+        served = SessionPolicy(arms, partial(people.begin, envs=setup.envs))
         if service.protocol == "openpi" and any(spec.history for spec in specs_of(setup.plan.arms).values()):
             self.reporter.note(
                 "an arm looks back over the take, and openpi's client sends no steps between its requests"

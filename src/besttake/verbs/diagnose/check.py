@@ -17,7 +17,7 @@ from besttake.arms.base import unmet
 from besttake.config import Plan
 from besttake.core import offline
 from besttake.core.events import onset_frames, phases
-from besttake.core.offline import Checked, Comparison, GroupCheck, RetrievalCheck, States
+from besttake.core.offline import Comparison, ConfigCheck, GroupCheck, RetrievalCheck, States
 from besttake.core.probe import PolicyProbe, TaskProbe, leave_one_out, spread_over
 from besttake.core.retrieve import RetrievalConfig
 from besttake.demos.library import Library, View, events_of
@@ -164,7 +164,7 @@ def check_retrieval_of(
     noises = ((asked.fixed["noise"],) if "noise" in asked.fixed else NOISES) if policy.spec.cools else (1.0,)
     cooled = {noise: compare.error(samples.cooled(noise)) for noise in noises}
     noise = offline.best_noise(cooled)
-    tried: list[Checked] = []
+    tried: list[ConfigCheck] = []
     for configs in _rounds(library, {"noise": noise, **asked.fixed}, tried) if policy.spec.warm_start else ():
         for config in dict.fromkeys(configs):
             if config not in [one.config for one in tried]:
@@ -179,7 +179,7 @@ def check_retrieval_of(
 
 
 def _groups(
-    samples: _Samples, tasks: Sequence[TaskSpec], tried: Sequence[Checked], chosen: RetrievalConfig | None,
+    samples: _Samples, tasks: Sequence[TaskSpec], tried: Sequence[ConfigCheck], chosen: RetrievalConfig | None,
     asked: CheckSettings,
 ) -> dict[str, GroupCheck]:  # fmt: skip
     """The prior of each task group, where there are several with enough demonstrations, and it is not fixed."""
@@ -204,7 +204,7 @@ def _groups(
 
 
 def _rounds(
-    library: Library, fixed: Mapping[str, Any], tried: Sequence[Checked]
+    library: Library, fixed: Mapping[str, Any], tried: Sequence[ConfigCheck]
 ) -> Iterator[Sequence[RetrievalConfig]]:
     """Rules first; then variants of the best of them; last the best of all at every prior.
 
