@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -60,6 +61,12 @@ def test_no_function_is_longer_than_sixty_lines() -> None:
 def test_no_function_has_more_than_eight_parameters() -> None:
     wide = {name: parameters(each) for name, each in FUNCTIONS.items() if parameters(each) > MOST_PARAMETERS}
     assert {name: n for name, n in wide.items() if not is_command(name)} == {}
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    trees = (ast.walk(ast.parse(path.read_text())) for path in SOURCE.rglob("*.py"))
+    names = Counter(node.name for tree in trees for node in tree if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_house_stays_small() -> None:

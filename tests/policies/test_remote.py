@@ -13,7 +13,7 @@ from websockets.sync.server import serve as listen
 
 from besttake import registry
 from besttake.errors import ComponentError
-from besttake.policies.remote import OpenpiPolicy, ServedPolicy
+from besttake.policies.remote import Greeting, OpenpiPolicy
 from besttake.policies.remote_wire import Message, pack_message, pack_openpi, unpack_message, unpack_openpi
 from besttake.takes.draws import Draw
 from besttake.testing import check_policy
@@ -106,8 +106,8 @@ def test_a_chunk_that_no_policy_has_is_refused():
     assert policy.chunk({"actions": np.zeros((50, 7), np.float32)}, None, None).shape == (50, 7)
     entry = {"horizon": 2_000_000, "action_dim": 7, "replan": 1, "cameras": ["wrist"]}
     with pytest.raises(ComponentError, match="which no policy has"):
-        ServedPolicy.read({"besttake": entry})
-    assert ServedPolicy.read({"besttake": {**entry, "horizon": 50}}).horizon == 50
+        Greeting.read({"besttake": entry})
+    assert Greeting.read({"besttake": {**entry, "horizon": 50}}).horizon == 50
 
 
 HELLO = {"harness_version": "0.8.0", "protocol_version": 1, "model_server": "Scripted"}

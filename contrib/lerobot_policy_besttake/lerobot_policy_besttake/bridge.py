@@ -37,7 +37,7 @@ from lerobot.utils.feature_utils import build_dataset_frame
 
 from besttake.auth import is_loopback
 from besttake.errors import ComponentError, one_line
-from besttake.policies.remote import Connection, ServedPolicy
+from besttake.policies.remote import Connection, Greeting
 from besttake.policies.remote_wire import last_line, pack_openpi, unpack_openpi
 from besttake.types import F32, U8, Array
 
@@ -82,9 +82,9 @@ class Episode:
         self._absence = threading.Timer(_GONE, self._left)
         self._forget()
 
-    def _open(self) -> ServedPolicy:
+    def _open(self) -> Greeting:
         self._connection.timeout = _OPENING
-        served = ServedPolicy.read(self._connection.call(lambda connection: connection.greeting))
+        served = Greeting.read(self._connection.call(lambda connection: connection.greeting))
         if served is None:
             raise ComponentError(f"{self._connection.url}: not a `besttake serve --protocol openpi`")
         self._connection.timeout = _PATIENCE

@@ -89,7 +89,7 @@ _MOST_ACTIONS = 10_000
 
 
 @dataclass(frozen=True)
-class ServedPolicy:
+class Greeting:
     """What `besttake serve` says about its policy in its greeting; other servers say nothing."""
 
     horizon: int
@@ -99,7 +99,7 @@ class ServedPolicy:
     at_once: int = 1
 
     @classmethod
-    def read(cls, greeting: Any) -> ServedPolicy | None:
+    def read(cls, greeting: Any) -> Greeting | None:
         """The ``besttake`` entry of a greeting, if there is one."""
         entry = greeting.get("besttake") if isinstance(greeting, dict) else None
         if not isinstance(entry, dict):
@@ -132,7 +132,7 @@ class RemotePolicy(ABC):
         self.uri, self.options = f"{self.scheme}:{url}", options
         connect = partial(Connection, url, self.greet, options.timeout, options.token)
         self._connections = [connect()]
-        served = self._connections[0].call(lambda connection: ServedPolicy.read(connection.greeting))
+        served = self._connections[0].call(lambda connection: Greeting.read(connection.greeting))
         count = options.connections or (1 if served is None else served.at_once)
         self._connections += [connect() for _ in range(count - 1)]
         self.images = self.default_images
