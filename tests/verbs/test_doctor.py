@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import metadata
 from itertools import islice
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from besttake import registry
+from besttake.demos.build import Options, build
+from besttake.encoders.hog import Hog
 from besttake.reporting import terminal
 from besttake.reporting.terminal import layout
 from besttake.types import Demo
@@ -30,8 +34,6 @@ def test_the_base_install_works_and_every_extra_is_told() -> None:
 
 
 def test_every_extra_of_the_package_is_looked_for() -> None:
-    from importlib.metadata import metadata
-
     offered = set(metadata("besttake").get_all("Provides-Extra") or ()) - {"dev", "docs"}
     assert offered == {extra.name for extra in module.EXTRAS}
 
@@ -43,28 +45,18 @@ class SevenActions:
     gripper_dim, gripper_open, eef_dims = 3, -1, (0, 1, 2)
 
     def __iter__(self) -> Iterator[Demo]:
-        from besttake import registry
-
         for demo in islice(registry.demos("testbed:pick"), 2):
             yield replace(demo, actions=np.pad(demo.actions, ((0, 0), (0, 3))))
 
 
-def test_demonstrations_of_another_robot_do_not_fit_and_the_command_exits_with_1(tmp_path: Path) -> None:
-    from typer.testing import CliRunner
-
-    from besttake.cli.main import app
-    from besttake.demos.build import Options, build
-    from besttake.encoders.hog import Hog
-
+def test_demonstrations_of_another_robot_do_not_fit_and_the_command_exits_with_1(tmp_path: Path, call) -> None:
     build(SevenActions(), Hog(), tmp_path / "library", Options(stride=20))
-    done = CliRunner().invoke(app, ["doctor", "--demos", str(tmp_path / "library"), "--env", "testbed:pick"])
-    assert done.exit_code == 1
-    assert "actions of 7 numbers, but testbed:pick has 4" in " ".join(done.output.split())
+    code, written, _ = call("doctor", "--demos", tmp_path / "library", "--env", "testbed:pick")
+    assert code == 1
+    assert "actions of 7 numbers, but testbed:pick has 4" in " ".join(written.split())
 
 
 def test_a_misfit_is_one_line_that_lists_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
-    from besttake import registry
-
     env = registry.env("testbed")
     policy = registry.policy("testbed:half")
 
