@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from besttake import registry
 from besttake.arms.sampler import PolicyFactory

@@ -30,17 +30,8 @@ def place(tmp_path: Path, finished: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from besttake.config import Plan
-    from besttake.verbs.diagnose.diagnosis import diagnose
-
-    run = tmp_path_factory.mktemp("runs") / "run"
-    plan = Plan(
-        policy="testbed:half", env="testbed:drawer", starts=1, seeds=2, arms=("base",), demos_per_task=4,
-        probe_states=0, workers=1,
-    )  # fmt: skip
-    diagnose(plan, run)
-    return run
+def finished(diagnosed) -> Path:
+    return diagnosed(env="testbed:drawer", starts=1, seeds=2)
 
 
 def test_every_run_is_listed_with_its_state_and_verdict(place: Path, finished: Path) -> None:
