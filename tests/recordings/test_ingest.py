@@ -178,13 +178,12 @@ def test_of_two_folders_that_number_starts_the_one_counts_by_which_takes_agree(t
         ingest(tmp_path, columns={"start": "scene/"})
 
 
-def test_a_file_of_one_episode_has_its_start_and_seed_in_its_path(tmp_path: Path) -> None:
-    for i, wins in enumerate(WON):
-        for s, won in enumerate(wins):
-            path = tmp_path / f"seed_{s}" / f"episode_{i}" / "result.json"
-            path.parent.mkdir(parents=True)
-            path.write_text(json.dumps({"success": won, "reward": 1.0 * won}))
-    read = ingest(tmp_path).result
+@pytest.mark.parametrize(("folder", "said"), [("seed_{}", {}), ("run_{}", {"seed": 0})])
+def test_a_file_of_one_episode_has_its_start_in_its_path(tmp_path: Path, folder: str, said: dict[str, int]) -> None:
+    for i, s in np.ndindex(12, 6):
+        (path := tmp_path / folder.format(s) / f"episode_{i}" / "result.json").parent.mkdir(parents=True)
+        path.write_text(json.dumps({"success": WON[i][s], "reward": 1.0 * WON[i][s], **said}))
+    read = ingest(tmp_path, policy_name="p").result
     (cell,) = read.cells
     assert (cell.starts, cell.seeds, read.cost.takes) == (12, 6, 72)
     assert cell.headroom is not None

@@ -185,10 +185,12 @@ def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
 def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
     """Count a take once if two recordings hold it: the same policy, start, seed and outcome.
 
-    If any outcome differs, policy, start and seed do not identify takes, and all of them count. A table that was saved
-    in two formats counts once; tables of one row are never taken for copies.
+    If any outcome of a policy differs, its starts and seeds do not identify takes, and all of them count: leaving out
+    only those that agree would make its takes disagree more than they do. A table that was saved in two formats counts
+    once; tables of one row are never taken for copies.
     """
-    kept, notes, again = [], [], []
+    kept, notes = [], []
+    again: dict[str, list[int]] = {}
     tables: dict[tuple[str, ...], str] = {}
     for recording in recordings:
         rows, name = tuple(sorted(map(repr, recording.episodes))), Path(recording.path).name
@@ -197,23 +199,25 @@ def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list
             notes.append(f"{name} has the same rows as {Path(tables[rows]).name} and was counted once")
         else:
             kept.append(recording)
-    seen: dict[tuple[str, ...], tuple[str, bool | None]] = {}
-    for i in sorted(range(len(kept)), key=lambda i: (-len(kept[i].episodes), kept[i].path)):
-        name = Path(kept[i].path).name
-        takes = {_take(episode): episode for episode in kept[i].episodes if episode.seed}
-        shared = {key for key in takes if key in seen}
-        distinct = len(takes) == sum(bool(episode.seed) for episode in kept[i].episodes)
-        if shared and distinct and all(seen[key][1] == takes[key].success for key in shared):
-            other = min(seen[key][0] for key in shared)
-            notes.append(f"{name} has {len(shared)} takes of {other} (same start, seed and outcome), which count once")
+    takes = [{_take(episode): episode for episode in one.episodes if episode.seed} for one in kept]
+    whole = [len(own) == sum(bool(e.seed) for e in one.episodes) for own, one in zip(takes, kept, strict=True)]
+    seen: dict[tuple[str, ...], tuple[int, bool | None]] = {}
+    order = sorted(range(len(kept)), key=lambda i: (-len(kept[i].episodes), kept[i].path))
+    for i in order:
+        for key, episode in takes[i].items():
+            if seen.setdefault(key, (i, episode.success))[1] != episode.success and whole[i]:
+                again.setdefault(episode.policy, []).append(i)
+    for i in order:
+        shared = {key for key in takes[i] if seen[key][0] != i and key[0] not in again}
+        if shared and whole[i]:
+            other = min(Path(kept[seen[key][0]].path).name for key in shared)
+            notes.append(f"{Path(kept[i].path).name} has {len(shared)} takes of {other} (same start, seed and outcome),"
+                         " which count once")  # fmt: skip
             kept[i] = replace(kept[i], episodes=tuple(e for e in kept[i].episodes if _take(e) not in shared))
-        elif shared and distinct:
-            again.append(kept[i].path)
-        for key, episode in takes.items():
-            seen.setdefault(key, (name, episode.success))
     notes = few(notes, "more repeats were counted once")
     if again:
-        notes.append(f"{len(again)} files ({listed(again, 1)}) repeat starts and seeds of others with other "
+        files = sorted({kept[i].path for own in again.values() for i in own})
+        notes.append(f"{len(files)} files ({listed(files, 1)}) repeat starts and seeds of others with other "
                      "outcomes, and all count; if their policies or envs differ, read them apart")  # fmt: skip
     return [recording for recording in kept if recording.episodes], notes
 
