@@ -166,16 +166,24 @@ def test_folders_that_number_starts_are_compared_with_the_column_that_counts_epi
 
 
 def test_of_two_folders_that_number_starts_the_one_counts_by_which_takes_agree(tmp_path: Path) -> None:
-    for i, wins in enumerate(WON):
-        (tmp_path / f"start_{i}").mkdir()
-        for s, won in enumerate(wins):
-            (tmp_path / f"start_{i}" / f"episode_{s}.json").write_text(json.dumps({"success": won}))
+    for i, s in np.ndindex(12, 6):
+        (path := tmp_path / f"start_{i}" / f"episode_{s}.json").parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"success": WON[i][s]}))
     read = ingest(tmp_path).result
     assert (read.cells[0].starts, read.cells[0].seeds) == (12, 6)
     assert any("the start is 'start/'" in note for note in read.notes)
     assert ingest(tmp_path, columns={"start": "start/episode/"}).result.cells[0].starts == 72
-    with pytest.raises(IngestError, match="start=scene/: paths differ in start/ and episode/"):
+    with pytest.raises(IngestError, match="says from which start it ran.*start=scene/ for"):
         ingest(tmp_path, columns={"start": "scene/"})
+
+
+def test_folders_number_tasks_and_starts_and_a_column_counts_starts_within_them(tmp_path: Path) -> None:
+    for t, i, s in np.ndindex(1, 6, 6):
+        (path := tmp_path / f"task_{t}" / f"start_{i}" / f"seed_{s}.csv").parent.mkdir(parents=True, exist_ok=True)
+        table(path, [{"episode": j, "success": int(WON[2 * i + (i + j) % 2][s])} for j in range(2)])
+    read = ingest(tmp_path).result
+    assert (read.cells[0].starts, read.cells[0].seeds, read.cost.takes) == (12, 6, 72)
+    assert any("the start is 'start/episode'" in note for note in read.notes)
 
 
 @pytest.mark.parametrize(("folder", "said"), [("seed_{}", {}), ("run_{}", {"seed": 0})])

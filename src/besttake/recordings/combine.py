@@ -16,7 +16,15 @@ from pathlib import Path
 
 from besttake.errors import listed
 from besttake.recordings import tabular
-from besttake.recordings.episodes import SEED, START, Episode, IngestError, Recording, seed_in, start_in
+from besttake.recordings.episodes import (
+    NUMBERED,
+    Episode,
+    IngestError,
+    Recording,
+    seed_in,
+    starts_in,
+    suite_in,
+)
 
 _PART = re.compile(r"(?:rank|worker|slot|gpu|port|shard|part|results?|logs?|eval|seed|\d*seeds)\d*")
 """Folders of these names hold parts of one evaluation."""
@@ -107,17 +115,16 @@ otherwise"
 
 
 def _home(recording: Recording, suites: Collection[str]) -> list[str]:
-    """Return the parts of a path that may name its policy: no seed, start, suite or part of an evaluation.
+    """Return the parts of a path that may name its policy: no seed, task, start, suite or part of an evaluation.
 
     A number in a folder's name may be that of a checkpoint; in a file's name it is not.
     """
     *folders, stem = recording.words.split("/")
     kept = [
-        part for part in folders
-        if not SEED.search(part) and not START.search(part)
-        and not all(word in suites or _PART.fullmatch(word) for word in _words(part))
+        part for part in (NUMBERED.sub("", part.replace(suite_in(part), "")) for part in folders)
+        if not all(word in suites or _PART.fullmatch(word) for word in _words(part))
     ]  # fmt: skip
-    stem = START.sub("", stem)
+    stem = NUMBERED.sub("", stem)
     return [*kept, stem] if not all(word in suites or _COMMON.fullmatch(word) for word in _words(stem)) else kept
 
 
@@ -133,14 +140,17 @@ def _are_one_policy(recordings: Sequence[Recording]) -> bool:
     seeds: dict[tuple[str, ...], list[object]] = defaultdict(list)
     for one in recordings:
         seed = seed_in(one.path) or frozenset(episode.seed for episode in one.episodes)
-        for task in {(episode.env, episode.task, start_in(one.path)) for episode in one.episodes}:
+        starts = starts_in(one.path)
+        if any(episode.seed for episode in one.episodes) and len({episode.start for episode in one.episodes}) > 1:
+            starts.pop("episode/", None)  # the table says its own starts and seeds: this may number a checkpoint
+        for task in {(episode.env, episode.task, *starts.values()) for episode in one.episodes}:
             seeds[task].append(seed)
     several_suites = len({env for env, *_ in seeds}) > 1
     return len(kinds) == 1 and (several_suites or all(len(set(own)) == len(own) for own in seeds.values()))
 
 
 def _words(part: str) -> list[str]:
-    return [word for word in re.split(r"[-_. /]+", part.lower()) if word]
+    return [word for word in re.split(r"[-_. /=,]+", part.lower()) if word]
 
 
 def seeded(recordings: Sequence[Recording]) -> list[Recording]:

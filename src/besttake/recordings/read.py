@@ -146,7 +146,8 @@ def read_file(path: Path, columns: Columns, log: LogFormat = LIBERO) -> list[Rec
 
 def _read_known(path: Path, columns: Columns, log: LogFormat) -> list[Recording]:
     suffix = kind_of(path)
-    if suffix == ".json" and not {"success", "start"} & columns.keys():
+    in_table = columns.get("start", "").rpartition("/")[2] not in ("", "start")
+    if suffix == ".json" and "success" not in columns and not in_table:
         known = read_results(path)
         if known:
             return known

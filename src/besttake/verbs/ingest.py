@@ -112,7 +112,8 @@ def ingest(
         policy_name: Name of the policy, if the files do not tell: one name for all of them, or one per file or
             folder, as ``{"results/a": "pi0", "results/b": "smolvla"}``.
         columns: Columns of a table that have other names, as ``{"success": "won", "start": "scene"}``; ``group`` is
-            the column by which tasks are grouped. The start ``episode/`` is the number in paths such as ``episode_3/``.
+            the column by which tasks are grouped. The start ``scene/`` is the number in paths such as ``scene_3/``, and
+            ``scene/id`` the column ``id`` within it.
         patterns: Regular expressions with named groups for the lines of a log, or one YAML file that holds them.
         timeouts: How to count episodes that ran out of time.
         worth: Smallest effect worth acting on, in percentage points.
@@ -126,8 +127,7 @@ def ingest(
     """
     check_worth(worth)
     names = {} if isinstance(policy_name, str) else policy_name
-    in_table = {ours: theirs for ours, theirs in (columns or {}).items() if ours != "start" or not theirs.endswith("/")}
-    recordings, notes = read(as_paths(paths), in_table, names, LogFormat.of(patterns) if patterns else LIBERO)
+    recordings, notes = read(as_paths(paths), columns, names, LogFormat.of(patterns) if patterns else LIBERO)
     recordings, how_named = name_policies(recordings, policy_name)
     recordings, how_started = choose_starts(seeded(recordings), (columns or {}).get("start", ""))
     recordings, shared = once_by_seed(recordings)
