@@ -21,6 +21,7 @@ from besttake.recordings.episodes import (
     Episode,
     IngestError,
     Recording,
+    is_copy,
     seed_in,
     starts_in,
     suite_in,
@@ -197,15 +198,16 @@ def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list
 
     If any outcome of a policy differs, its starts and seeds do not identify takes, and all of them count: leaving out
     only those that agree would make its takes disagree more than they do. A table that was saved in two formats counts
-    once; tables of one row are never taken for copies.
+    once.
     """
     kept, notes = [], []
     again: dict[str, list[int]] = {}
     tables: dict[tuple[str, ...], str] = {}
     for recording in recordings:
         rows, name = tuple(sorted(map(repr, recording.episodes))), Path(recording.path).name
-        is_table = f".{recording.format}" in tabular.SUFFIXES and len(rows) > 1
-        if is_table and tables.setdefault(rows, recording.path) != recording.path:
+        is_table = f".{recording.format}" in tabular.SUFFIXES
+        first = tables.setdefault(rows, recording.path) if is_table else recording.path
+        if first != recording.path and is_copy(recording.path, first, [recording]):
             notes.append(f"{name} has the same rows as {Path(tables[rows]).name} and was counted once")
         else:
             kept.append(recording)

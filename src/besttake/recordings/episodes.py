@@ -10,7 +10,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from numbers import Real
@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, TextIO, cast
 from besttake import files
 from besttake.errors import BestTakeError, one_line
 
+_BY_CHANCE = 1e-3
+"""Two runs are equal by chance more rarely than this where equal files in two folders count as copies."""
 _YES = {"1", "1.0", "true", "yes", "success", "succeeded", "successful", "s", "y", "t"}
 _NO = {"0", "0.0", "false", "no", "fail", "failure", "failed", "f", "n"}
 _NOTHING = {"", "nan", "none", "null", "n/a", "na"}
@@ -82,6 +84,20 @@ class Recording:
     origin: str = ""
     words: str = ""
     resets: str = ""
+
+
+def is_copy(path: str | Path, first: str | Path, recordings: Sequence[Recording]) -> bool:
+    """Whether a file with the same episodes as the ``first`` is a copy of it, and not another run with equal outcomes.
+
+    One episode is no evidence. Files in one folder are copies; others are if two runs would hardly be equal by chance.
+    """
+    episodes = [episode for recording in recordings for episode in recording.episodes]
+    if len(episodes) == 1:
+        return False
+    varied = any(episode.uid for episode in episodes) or len({episode.steps for episode in episodes}) > 2
+    rate = (sum(episode.success is True for episode in episodes) + 1) / (len(episodes) + 2)
+    chance = (rate**2 + (1 - rate) ** 2) ** len(episodes)
+    return varied or chance < _BY_CHANCE or Path(path).parent == Path(first).parent
 
 
 def outcome(value: Any) -> bool | None:
