@@ -67,10 +67,13 @@ def test_files_that_differ_in_their_seed_alone_are_one_policy_and_others_what_th
     assert cells(ingest(named)) == {"pi0": (6, 1), "smolvla": (6, 1)}
     seeded = [table(tmp_path / where / "o.csv", [{**row, "seed": 0} for row in own])
               for where, own in (("d", rows), ("e", others))]  # fmt: skip
-    assert any("repeat starts and seeds of others" in note for note in ingest(seeded, policy_name="p").result.notes)
-    nameless = [table(tmp_path / "c" / "1.csv", rows), table(tmp_path / "c" / "2.csv", others)]
+    repeats = ingest(seeded, policy_name="p", columns={"seed": "folder/"}).result
+    assert any("repeat starts and seeds of others" in note for note in repeats.notes)
+    with pytest.raises(IngestError, match="d and e have other outcomes .*task=folder/"):
+        ingest(seeded, policy_name="p")
+    assert cells(ingest(seeded, policy_name="p", columns={"task": "folder/"})) == {"p": (12, 1)}
     with pytest.raises(IngestError, match="2 recordings do not say"):
-        ingest(nameless)
+        ingest([table(tmp_path / "c" / "1.csv", rows), table(tmp_path / "c" / "2.csv", others)])
 
 
 @pytest.mark.parametrize(("column", "values"), [("agent", ("pi0", "smolvla")), ("train_step", (10_000, 20_000))])

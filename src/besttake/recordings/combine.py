@@ -193,12 +193,35 @@ def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
     )
 
 
-def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
+FOLDER = "folder/"
+"""What the user gives for a task or seed that the folders of tables name in words (``open_the_drawer/``)."""
+
+
+def tasks_by_folder(recordings: Sequence[Recording]) -> list[Recording]:
+    """Name the task of each episode by the folders that tell its recording from others."""
+    named = zip(recordings, _folders(recordings), strict=True)
+    return [replace(one, episodes=tuple(replace(e, task=f"{folder}/{e.task}".removesuffix("/task"))
+                                        for e in one.episodes)) for one, folder in named]  # fmt: skip
+
+
+def _folders(recordings: Sequence[Recording]) -> list[str]:
+    """Return the folders of each recording that not all of its policy are in, without seeds, starts, runs and dates."""
+    parts = [[part for part in one.words.split("/")[:-1]
+              if not all(_COMMON.fullmatch(word) for word in _words(NUMBERED.sub("", part)))]
+             for one in recordings]  # fmt: skip
+    policies = [one.episodes[0].policy if one.episodes else "" for one in recordings]
+    shared = {name: set.intersection(*(set(own) for own, other in zip(parts, policies, strict=True) if other == name))
+              for name in set(policies)}  # fmt: skip
+    return ["/".join(part for part in own if part not in shared[name])
+            for own, name in zip(parts, policies, strict=True)]  # fmt: skip
+
+
+def once_by_seed(recordings: Sequence[Recording], repeats: bool = False) -> tuple[list[Recording], list[str]]:
     """Count a take once if two recordings hold it: the same policy, start, seed and outcome.
 
     If any outcome of a policy differs, its starts and seeds do not identify takes, and all of them count: leaving out
     only those that agree would make its takes disagree more than they do. A table that was saved in two formats counts
-    once.
+    once. IngestError asks what folders are that differ in such outcomes, unless the user said they are ``repeats``.
     """
     kept, notes = [], []
     again: dict[str, list[int]] = {}
@@ -213,11 +236,18 @@ def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list
             kept.append(recording)
     takes = [{_take(episode): episode for episode in one.episodes if episode.seed} for one in kept]
     whole = [len(own) == sum(bool(e.seed) for e in one.episodes) for own, one in zip(takes, kept, strict=True)]
+    folders = _folders(kept)
     seen: dict[tuple[str, ...], tuple[int, bool | None]] = {}
     order = sorted(range(len(kept)), key=lambda i: (-len(kept[i].episodes), kept[i].path))
     for i in order:
         for key, episode in takes[i].items():
-            if seen.setdefault(key, (i, episode.success))[1] != episode.success and whole[i]:
+            earlier, success = seen.setdefault(key, (i, episode.success))
+            if success != episode.success and whole[i]:
+                if folders[earlier] != folders[i] and not repeats:
+                    raise IngestError(
+                        f"{folders[earlier]} and {folders[i]} have other outcomes of the same starts and seeds: name "
+                        f"what they are with `columns`, task={FOLDER}, or seed={FOLDER} if they are repeats"
+                    )
                 again.setdefault(episode.policy, []).append(i)
     for i in order:
         shared = {key for key in takes[i] if seen[key][0] != i and key[0] not in again}
