@@ -53,9 +53,7 @@ def test_folders_of_two_policies_are_two_policies(tmp_path: Path) -> None:
 def test_folders_that_do_not_tell_policies_apart_are_asked_about(tmp_path: Path, names: tuple[str, str]) -> None:
     for name, info in zip(names, INFOS, strict=False):
         put(tmp_path / name / "eval_info.json", info)
-    with pytest.raises(
-        IngestError, match="2 recordings do not say of which policy .*`policy_name`, NAME if all"
-    ) as caught:
+    with pytest.raises(IngestError, match="2 recordings do not say of which .*`policy_name`, NAME if all") as caught:
         ingest([tmp_path])
     assert "\n" not in str(caught.value)
 
@@ -69,16 +67,17 @@ def test_files_that_differ_in_their_seed_alone_are_one_policy_and_others_what_th
     assert cells(ingest(named)) == {"pi0": (6, 1), "smolvla": (6, 1)}
     seeded = [table(tmp_path / where / "o.csv", [{**row, "seed": 0} for row in own])
               for where, own in (("d", rows), ("e", others))]  # fmt: skip
-    assert any("repeat starts and seeds of others" in note for note in ingest(seeded, policy_name="p").result.notes)
-    nameless = [table(tmp_path / "c" / "1.csv", rows), table(tmp_path / "c" / "2.csv", others)]
+    repeats = ingest(seeded, policy_name="p", columns={"seed": "folder/"}).result
+    assert any("repeat starts and seeds of others" in note for note in repeats.notes)
+    with pytest.raises(IngestError, match="d and e have other outcomes .*task=folder/"):
+        ingest(seeded, policy_name="p")
+    assert cells(ingest(seeded, policy_name="p", columns={"task": "folder/"})) == {"p": (12, 1)}
     with pytest.raises(IngestError, match="2 recordings do not say"):
-        ingest(nameless)
+        ingest([table(tmp_path / "c" / "1.csv", rows), table(tmp_path / "c" / "2.csv", others)])
 
 
 @pytest.mark.parametrize(("column", "values"), [("agent", ("pi0", "smolvla")), ("train_step", (10_000, 20_000))])
-def test_a_column_that_divides_the_takes_of_every_start_is_asked_about(
-    tmp_path: Path, column: str, values: tuple[Any, Any]
-) -> None:
+def test_a_column_that_divides_every_start_is_asked_about(tmp_path: Path, column: str, values: tuple[Any, Any]) -> None:
     rows = [{column: v, "task": "t", "episode_idx": i, "success": i % 2} for v in values for i in range(4)]
     path = table(tmp_path / "o.csv", rows)
     with pytest.raises(IngestError, match=f"every start has takes of each '{column}'.*policy={column}.*seed={column}"):
@@ -102,16 +101,13 @@ def test_shards_and_the_file_merged_of_them_count_every_episode_once() -> None:
 
 def test_a_table_saved_in_two_formats_counts_once_and_two_runs_count_twice(tmp_path: Path) -> None:
     """Neither has seeds: before, each episode was two takes that always agreed, and headroom was ruled out."""
-    rows: list[dict[str, Any]] = [
-        {"policy": "a", "task": "t", "episode_idx": i, "success": i * i % 3 % 2, "steps": 40 + i * i % 17}
-        for i in range(12)
-    ]
+    rows: list[dict[str, Any]] = [{"policy": "a", "task": "t", "episode_idx": i, "success": i * i % 3 % 2,
+                                   "steps": 40 + i * i % 17} for i in range(12)]  # fmt: skip
     first = table(tmp_path / "o.csv", rows)
     (tmp_path / "o.jsonl").write_text("\n".join(json.dumps(row) for row in reversed(rows)))
     both = ingest([tmp_path])
     assert cells(both) == cells(ingest([first])) == {"a": (12, 1)}
     assert any("o.jsonl has the same rows as o.csv and was counted once" in note for note in both.result.notes)
-    (tmp_path / "o.jsonl").write_text(
-        "\n".join(json.dumps({**row, "steps": row["steps"] + i % 2}) for i, row in enumerate(rows))
-    )
+    lines = (json.dumps({**row, "steps": row["steps"] + i % 2}) for i, row in enumerate(rows))
+    (tmp_path / "o.jsonl").write_text("\n".join(lines))
     assert cells(ingest([tmp_path])) == {"a": (12, 2)}

@@ -199,9 +199,8 @@ def test_maniskill_trajectories_give_takes_by_the_seed_of_their_reset() -> None:
     path = DATA / "maniskill" / "trajectory.json"
     said = json.loads(path.read_text())["episodes"]
     (recording,), _ = read([path])
-    assert [(e.start, e.success, e.steps) for e in recording.episodes] == [
-        (str(e["reset_kwargs"]["seed"]), bool(e["success"]), e["elapsed_steps"]) for e in said
-    ]
+    expected = [(str(e["reset_kwargs"]["seed"]), bool(e["success"]), e["elapsed_steps"]) for e in said]
+    assert [(e.start, e.success, e.steps) for e in recording.episodes] == expected
     (cell,) = ingest([path]).result.cells
     assert (cell.env, cell.starts, cell.seeds) == ("PushCube-v1", 2, 2)
 

@@ -99,6 +99,7 @@ def test_the_older_eval_info_pairs_by_the_recorded_seed(tmp_path: Path) -> None:
 
 
 def table(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     else:
@@ -149,7 +150,6 @@ WON = [[(i * 7 + s * s) % 5 < (1, 4)[i % 2] for s in range(6)] for i in range(12
 def test_folders_that_number_starts_are_compared_with_the_column_that_counts_episodes(tmp_path: Path) -> None:
     """Each folder repeats one start: the column counts the repeats, and takes agree by the folder."""
     for i, wins in enumerate(WON):
-        (tmp_path / f"start_{i}").mkdir()
         table(tmp_path / f"start_{i}" / "o.csv", [{"episode": s, "success": int(won)} for s, won in enumerate(wins)])
     read = ingest(tmp_path).result
     (cell,) = read.cells
@@ -166,25 +166,32 @@ def test_folders_that_number_starts_are_compared_with_the_column_that_counts_epi
 
 
 def test_of_two_folders_that_number_starts_the_one_counts_by_which_takes_agree(tmp_path: Path) -> None:
-    for i, wins in enumerate(WON):
-        (tmp_path / f"start_{i}").mkdir()
-        for s, won in enumerate(wins):
-            (tmp_path / f"start_{i}" / f"episode_{s}.json").write_text(json.dumps({"success": won}))
+    for i, s in np.ndindex(12, 6):
+        (path := tmp_path / f"start_{i}" / f"episode_{s}.json").parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"success": WON[i][s]}))
     read = ingest(tmp_path).result
     assert (read.cells[0].starts, read.cells[0].seeds) == (12, 6)
     assert any("the start is 'start/'" in note for note in read.notes)
     assert ingest(tmp_path, columns={"start": "start/episode/"}).result.cells[0].starts == 72
-    with pytest.raises(IngestError, match="start=scene/: paths differ in start/ and episode/"):
+    with pytest.raises(IngestError, match="says from which start it ran.*start=scene/ for"):
         ingest(tmp_path, columns={"start": "scene/"})
 
 
-def test_a_file_of_one_episode_has_its_start_and_seed_in_its_path(tmp_path: Path) -> None:
-    for i, wins in enumerate(WON):
-        for s, won in enumerate(wins):
-            path = tmp_path / f"seed_{s}" / f"episode_{i}" / "result.json"
-            path.parent.mkdir(parents=True)
-            path.write_text(json.dumps({"success": won, "reward": 1.0 * won}))
+def test_folders_number_tasks_and_starts_and_a_column_counts_starts_within_them(tmp_path: Path) -> None:
+    for t, i, s in np.ndindex(2, 6, 6):  # files of two tasks are equal, and no copies
+        rows = [{"episode": j, "success": int(WON[2 * i + (i + j) % 2][s])} for j in range(2)]
+        table(tmp_path / f"task_{t}" / f"start_{i}" / f"seed_{s}.csv", rows)
     read = ingest(tmp_path).result
+    assert (read.cells[0].starts, read.cells[0].seeds, read.cost.takes) == (24, 6, 144)
+    assert any("the start is 'start/episode'" in note for note in read.notes)
+
+
+@pytest.mark.parametrize(("folder", "said"), [("seed_{}", {}), ("run_{}", {"seed": 0})])
+def test_a_file_of_one_episode_has_its_start_in_its_path(tmp_path: Path, folder: str, said: dict[str, int]) -> None:
+    for i, s in np.ndindex(12, 6):
+        (path := tmp_path / folder.format(s) / f"episode_{i}" / "result.json").parent.mkdir(parents=True)
+        path.write_text(json.dumps({"success": WON[i][s], "reward": 1.0 * WON[i][s], **said}))
+    read = ingest(tmp_path, policy_name="p").result
     (cell,) = read.cells
     assert (cell.starts, cell.seeds, read.cost.takes) == (12, 6, 72)
     assert cell.headroom is not None
@@ -220,9 +227,8 @@ def test_an_episode_that_was_run_again_counts_with_its_last_result(tmp_path: Pat
     copy = tmp_path / "recording-x.sqlite"
     shutil.copyfile(RECORDINGS[0], copy)
     with contextlib.closing(sqlite3.connect(copy)) as database, database:
-        row = database.execute(
-            "select * from episode_results where task_name = 'roll near' and episode_id = 0"
-        ).fetchone()
+        query = "select * from episode_results where task_name = 'roll near' and episode_id = 0"
+        row = database.execute(query).fetchone()
         won = json.loads(row[6])["success"]
         again = (*row[:1], "again", *row[2:6], json.dumps({"success": not won}), *row[7:])
         database.execute(f"insert into episode_results values ({','.join('?' * len(again))})", again)
@@ -233,7 +239,6 @@ def test_an_episode_that_was_run_again_counts_with_its_last_result(tmp_path: Pat
 
 def test_a_link_that_leads_out_of_a_folder_is_passed_over_and_said(tmp_path: Path) -> None:
     folder = tmp_path / "results"
-    folder.mkdir()
     rows = [{"task": "t", "start": i, "seed": s, "success": (i + s) % 2} for i in range(4) for s in range(2)]
     table(folder / "own.csv", rows)
     other = table(tmp_path / "other.csv", [{**row, "success": 1} for row in rows])

@@ -95,7 +95,7 @@ def ingest(
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--column", metavar="OURS=THEIRS", help="Column of a table, e.g. success=done. Repeatable."),
+        typer.Option("--column", metavar="OURS=THEIRS", help="Column, e.g. success=done; or start=scene/. Repeatable."),
     ] = None,
     patterns: Annotated[
         list[str] | None,

@@ -16,7 +16,16 @@ from pathlib import Path
 
 from besttake.errors import listed
 from besttake.recordings import tabular
-from besttake.recordings.episodes import SEED, START, Episode, IngestError, Recording, seed_in, start_in
+from besttake.recordings.episodes import (
+    NUMBERED,
+    Episode,
+    IngestError,
+    Recording,
+    is_copy,
+    seed_in,
+    starts_in,
+    suite_in,
+)
 
 _PART = re.compile(r"(?:rank|worker|slot|gpu|port|shard|part|results?|logs?|eval|seed|\d*seeds)\d*")
 """Folders of these names hold parts of one evaluation."""
@@ -107,17 +116,16 @@ otherwise"
 
 
 def _home(recording: Recording, suites: Collection[str]) -> list[str]:
-    """Return the parts of a path that may name its policy: no seed, start, suite or part of an evaluation.
+    """Return the parts of a path that may name its policy: no seed, task, start, suite or part of an evaluation.
 
     A number in a folder's name may be that of a checkpoint; in a file's name it is not.
     """
     *folders, stem = recording.words.split("/")
     kept = [
-        part for part in folders
-        if not SEED.search(part) and not START.search(part)
-        and not all(word in suites or _PART.fullmatch(word) for word in _words(part))
+        part for part in (NUMBERED.sub("", part.replace(suite_in(part), "")) for part in folders)
+        if not all(word in suites or _PART.fullmatch(word) for word in _words(part))
     ]  # fmt: skip
-    stem = START.sub("", stem)
+    stem = NUMBERED.sub("", stem)
     return [*kept, stem] if not all(word in suites or _COMMON.fullmatch(word) for word in _words(stem)) else kept
 
 
@@ -133,14 +141,17 @@ def _are_one_policy(recordings: Sequence[Recording]) -> bool:
     seeds: dict[tuple[str, ...], list[object]] = defaultdict(list)
     for one in recordings:
         seed = seed_in(one.path) or frozenset(episode.seed for episode in one.episodes)
-        for task in {(episode.env, episode.task, start_in(one.path)) for episode in one.episodes}:
+        starts = starts_in(one.path)
+        if any(episode.seed for episode in one.episodes) and len({episode.start for episode in one.episodes}) > 1:
+            starts.pop("episode/", None)  # the table says its own starts and seeds: this may number a checkpoint
+        for task in {(episode.env, episode.task, *starts.values()) for episode in one.episodes}:
             seeds[task].append(seed)
     several_suites = len({env for env, *_ in seeds}) > 1
     return len(kinds) == 1 and (several_suites or all(len(set(own)) == len(own) for own in seeds.values()))
 
 
 def _words(part: str) -> list[str]:
-    return [word for word in re.split(r"[-_. /]+", part.lower()) if word]
+    return [word for word in re.split(r"[-_. /=,]+", part.lower()) if word]
 
 
 def seeded(recordings: Sequence[Recording]) -> list[Recording]:
@@ -182,38 +193,73 @@ def once(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
     )
 
 
-def once_by_seed(recordings: Sequence[Recording]) -> tuple[list[Recording], list[str]]:
+FOLDER = "folder/"
+"""What the user gives for a task or seed that the folders of tables name in words (``open_the_drawer/``)."""
+
+
+def tasks_by_folder(recordings: Sequence[Recording]) -> list[Recording]:
+    """Name the task of each episode by the folders that tell its recording from others."""
+    named = zip(recordings, _folders(recordings), strict=True)
+    return [replace(one, episodes=tuple(replace(e, task=f"{folder}/{e.task}".removesuffix("/task"))
+                                        for e in one.episodes)) for one, folder in named]  # fmt: skip
+
+
+def _folders(recordings: Sequence[Recording]) -> list[str]:
+    """Return the folders of each recording that not all of its policy are in, without seeds, starts, runs and dates."""
+    parts = [[part for part in one.words.split("/")[:-1]
+              if not all(_COMMON.fullmatch(word) for word in _words(NUMBERED.sub("", part)))]
+             for one in recordings]  # fmt: skip
+    policies = [one.episodes[0].policy if one.episodes else "" for one in recordings]
+    shared = {name: set.intersection(*(set(own) for own, other in zip(parts, policies, strict=True) if other == name))
+              for name in set(policies)}  # fmt: skip
+    return ["/".join(part for part in own if part not in shared[name])
+            for own, name in zip(parts, policies, strict=True)]  # fmt: skip
+
+
+def once_by_seed(recordings: Sequence[Recording], repeats: bool = False) -> tuple[list[Recording], list[str]]:
     """Count a take once if two recordings hold it: the same policy, start, seed and outcome.
 
-    If any outcome differs, policy, start and seed do not identify takes, and all of them count. A table that was saved
-    in two formats counts once; tables of one row are never taken for copies.
+    If any outcome of a policy differs, its starts and seeds do not identify takes, and all of them count: leaving out
+    only those that agree would make its takes disagree more than they do. A table that was saved in two formats counts
+    once. IngestError asks what folders are that differ in such outcomes, unless the user said they are ``repeats``.
     """
-    kept, notes, again = [], [], []
+    kept, notes = [], []
+    again: dict[str, list[int]] = {}
     tables: dict[tuple[str, ...], str] = {}
     for recording in recordings:
         rows, name = tuple(sorted(map(repr, recording.episodes))), Path(recording.path).name
-        is_table = f".{recording.format}" in tabular.SUFFIXES and len(rows) > 1
-        if is_table and tables.setdefault(rows, recording.path) != recording.path:
+        is_table = f".{recording.format}" in tabular.SUFFIXES
+        first = tables.setdefault(rows, recording.path) if is_table else recording.path
+        if first != recording.path and is_copy(recording.path, first, [recording]):
             notes.append(f"{name} has the same rows as {Path(tables[rows]).name} and was counted once")
         else:
             kept.append(recording)
-    seen: dict[tuple[str, ...], tuple[str, bool | None]] = {}
-    for i in sorted(range(len(kept)), key=lambda i: (-len(kept[i].episodes), kept[i].path)):
-        name = Path(kept[i].path).name
-        takes = {_take(episode): episode for episode in kept[i].episodes if episode.seed}
-        shared = {key for key in takes if key in seen}
-        distinct = len(takes) == sum(bool(episode.seed) for episode in kept[i].episodes)
-        if shared and distinct and all(seen[key][1] == takes[key].success for key in shared):
-            other = min(seen[key][0] for key in shared)
-            notes.append(f"{name} has {len(shared)} takes of {other} (same start, seed and outcome), which count once")
+    takes = [{_take(episode): episode for episode in one.episodes if episode.seed} for one in kept]
+    whole = [len(own) == sum(bool(e.seed) for e in one.episodes) for own, one in zip(takes, kept, strict=True)]
+    folders = _folders(kept)
+    seen: dict[tuple[str, ...], tuple[int, bool | None]] = {}
+    order = sorted(range(len(kept)), key=lambda i: (-len(kept[i].episodes), kept[i].path))
+    for i in order:
+        for key, episode in takes[i].items():
+            earlier, success = seen.setdefault(key, (i, episode.success))
+            if success != episode.success and whole[i]:
+                if folders[earlier] != folders[i] and not repeats:
+                    raise IngestError(
+                        f"{folders[earlier]} and {folders[i]} have other outcomes of the same starts and seeds: name "
+                        f"what they are with `columns`, task={FOLDER}, or seed={FOLDER} if they are repeats"
+                    )
+                again.setdefault(episode.policy, []).append(i)
+    for i in order:
+        shared = {key for key in takes[i] if seen[key][0] != i and key[0] not in again}
+        if shared and whole[i]:
+            other = min(Path(kept[seen[key][0]].path).name for key in shared)
+            notes.append(f"{Path(kept[i].path).name} has {len(shared)} takes of {other} (same start, seed and outcome),"
+                         " which count once")  # fmt: skip
             kept[i] = replace(kept[i], episodes=tuple(e for e in kept[i].episodes if _take(e) not in shared))
-        elif shared and distinct:
-            again.append(kept[i].path)
-        for key, episode in takes.items():
-            seen.setdefault(key, (name, episode.success))
     notes = few(notes, "more repeats were counted once")
     if again:
-        notes.append(f"{len(again)} files ({listed(again, 1)}) repeat starts and seeds of others with other "
+        files = sorted({kept[i].path for own in again.values() for i in own})
+        notes.append(f"{len(files)} files ({listed(files, 1)}) repeat starts and seeds of others with other "
                      "outcomes, and all count; if their policies or envs differ, read them apart")  # fmt: skip
     return [recording for recording in kept if recording.episodes], notes
 

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import TextIOWrapper
 from numbers import Real
@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, TextIO, cast
 from besttake import files
 from besttake.errors import BestTakeError, one_line
 
+_BY_CHANCE = 1e-3
+"""Two runs are equal by chance more rarely than this where equal files in two folders count as copies."""
 _YES = {"1", "1.0", "true", "yes", "success", "succeeded", "successful", "s", "y", "t"}
 _NO = {"0", "0.0", "false", "no", "fail", "failure", "failed", "f", "n"}
 _NOTHING = {"", "nan", "none", "null", "n/a", "na"}
@@ -84,6 +86,20 @@ class Recording:
     resets: str = ""
 
 
+def is_copy(path: str | Path, first: str | Path, recordings: Sequence[Recording]) -> bool:
+    """Whether a file with the same episodes as the ``first`` is a copy of it, and not another run with equal outcomes.
+
+    One episode is no evidence. Files in one folder are copies; others are if two runs would hardly be equal by chance.
+    """
+    episodes = [episode for recording in recordings for episode in recording.episodes]
+    if len(episodes) == 1:
+        return False
+    varied = any(episode.uid for episode in episodes) or len({episode.steps for episode in episodes}) > 2
+    rate = (sum(episode.success is True for episode in episodes) + 1) / (len(episodes) + 2)
+    chance = (rate**2 + (1 - rate) ** 2) ** len(episodes)
+    return varied or chance < _BY_CHANCE or Path(path).parent == Path(first).parent
+
+
 def outcome(value: Any) -> bool | None:
     """Parse an outcome: True, False, or None if there is none (null, NaN, an empty cell).
 
@@ -111,30 +127,44 @@ def outcome(value: Any) -> bool | None:
     raise ValueError(f"success = {value!r:.60} is neither yes nor no; use 1 and 0, or true and false")
 
 
-SEED = re.compile(r"(?:^|[-_./])seed[-_=]?(\d+)(?=[-_./]|$)", re.IGNORECASE)
-START = re.compile(
-    r"(?:^|[-_./])(start|init(?:ial)?(?:[-_]?state)?|episode)(?:[-_]?(?:id|idx|index))?[-_=]?(\d+)(?=[-_./]|$)",
-    re.IGNORECASE,
-)
+_NUMBERED = r"(?:^|[-_./,])({})(?:[-_]?(?:id|idx|index))?[-_=]?(\d+)(?=[-_./,]|$)"
+"""A folder or file with a number: ``seed_7``, ``episode-3.json``, ``seed=7,start=3``."""
+_STARTS = r"start|init(?:ial)?(?:[-_]?state)?|episode"
+NUMBERED = re.compile(_NUMBERED.format(rf"seed|task|{_STARTS}"), re.IGNORECASE)
+
+
+def _numbers(path: str, names: str) -> dict[str, str]:
+    return {f"{name.lower()}/": number for name, number in re.findall(_NUMBERED.format(names), path, re.IGNORECASE)}
 
 
 def seed_in(path: str) -> str:
     """Return the seed that a path names (``seed_7/``); the innermost if several do, and "" if none does."""
-    return next(reversed(SEED.findall(path)), "")
+    return _numbers(path, "seed").get("seed/", "")
 
 
-def starts_in(path: str) -> dict[str, str]:
-    """Return the folders and files in a path that number starts: ``start_3/episode_1.json`` has two.
+def task_in(path: str) -> str:
+    """Return the task that a path numbers (``task_3/``), as "task 3"; "" if it numbers none."""
+    number = _numbers(path, "task").get("task/", "")
+    return f"task {number}" if number else ""
+
+
+def suite_in(path: str) -> str:
+    """Return the suite of LIBERO that a path names (``libero_goal/``); "" if it names none."""
+    return next(iter(re.findall(r"libero_(?:spatial|object|goal|10|90)(?![^-_./,])", path)), "")
+
+
+def starts_in(path: str, levels: str = "") -> dict[str, str]:
+    """Return the folders and files in a path that number starts, or those that the user named (``scene/``).
 
     >>> starts_in("results/start_3/episode_1.json")
     {'start/': '3', 'episode/': '1'}
     """
-    return {f"{name.lower()}/": number for name, number in START.findall(path)}
+    return _numbers(path, "|".join(map(re.escape, levels.lower().strip("/").split("/"))) if levels else _STARTS)
 
 
-def start_in(path: str) -> str:
+def start_in(path: str, levels: str = "") -> str:
     """Return the start that the numbers in a path make together; "" if it has none."""
-    return "/".join(starts_in(path).values())
+    return "/".join(starts_in(path, levels).values())
 
 
 _TIMEOUT = re.compile(r"time[sd]?[ _-]?out|(?:max|maximum|step)[ _-]?(?:steps?|limit)(?:[ _-]reached)?|truncated", re.I)

@@ -17,6 +17,7 @@ from besttake.recordings.episodes import (
     UnknownFormat,
     check_file,
     files_under,
+    is_copy,
     kind_of,
     seed_in,
     start_in,
@@ -101,10 +102,10 @@ class _Reading:
             else:
                 self.passed.append(str(error))
             return
-        # Short files of two seeds or starts may be equal to the letter, and files of one episode always may.
+        # Short files of two runs, seeds or starts may be equal to the letter.
         about = given_name(str(path), self.policies), seed_in(str(path)), start_in(str(path))
         first = self.copies.setdefault(f"{sha256_of(path)} {about}", path)
-        if first == path or sum(len(recording.episodes) for recording in recordings) == 1:
+        if first == path or not is_copy(path, first, recordings):
             self.recordings += recordings
         else:
             self.repeats.append(f"{path.name} repeats {first.name} and was counted once")
@@ -146,7 +147,8 @@ def read_file(path: Path, columns: Columns, log: LogFormat = LIBERO) -> list[Rec
 
 def _read_known(path: Path, columns: Columns, log: LogFormat) -> list[Recording]:
     suffix = kind_of(path)
-    if suffix == ".json" and not {"success", "start"} & columns.keys():
+    in_table = columns.get("start", "").rpartition("/")[2] not in ("", "start")
+    if suffix == ".json" and "success" not in columns and not in_table:
         known = read_results(path)
         if known:
             return known

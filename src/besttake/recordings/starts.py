@@ -1,12 +1,11 @@
-"""Choose what names the start, where several columns or a folder may: the one by which takes of a start agree."""
+"""Choose what names the start, where several columns or folders may: that by which takes of a start agree."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -19,21 +18,22 @@ def choose_starts(recordings: Sequence[Recording], given: str = "") -> tuple[lis
     """Return the recordings with the start of each episode, and notes on how it was chosen.
 
     The candidates are the columns that count episodes and, where paths differ in them, the folders and files that
-    number starts (``start/`` for ``start_3/``). One is chosen if it alone lets takes repeat a start and agree there
-    beyond chance, over all recordings together. If that is not clear, IngestError names the flag to give. ``given`` is
-    the candidate that the user named.
+    number starts (``start/`` for ``start_3/``), alone and together (``start/episode``: the column within the folder).
+    One is chosen if takes agree beyond chance by it, and are shown to agree less by every other, over all recordings
+    together. If that is not clear, IngestError names the flag to give. ``given`` is the candidate that the user named.
     """
-    if given and not given.endswith("/"):
+    if given and "/" not in given:
         return list(recordings), []
+    if given:
+        folders, _, column = given.rpartition("/")
+        paths = [starts_in(recording.path, folders) for recording in recordings]
+        if not all(paths):
+            lacks = next(recording.path for recording, path in zip(recordings, paths, strict=True) if not path)
+            raise IngestError(f"`columns` start={given}: {lacks} has no number of that name in its path")
+        return [_within(one, path, bool(column)) for one, path in zip(recordings, paths, strict=True)], []
     paths = [starts_in(recording.path) for recording in recordings]
     levels = [name for name in dict.fromkeys(chain(*paths)) if len({path.get(name) for path in paths}) > 1]
-    if len(levels) > 1:
-        levels.append("".join(levels))
-    if given and given not in levels:
-        raise IngestError(f"`columns` start={given}: paths differ in {' and '.join(levels) or 'no number of a start'}")
     recordings = [_with_folders(recording, levels) for recording in recordings]
-    if given:
-        return [_with_start(recording, given) for recording in recordings], []
     episodes = [episode for recording in recordings for episode in recording.episodes if episode.others]
     names = list(dict.fromkeys(name for episode in episodes for name in episode.others))
     agreement: dict[str, Sources] = {}
@@ -47,8 +47,8 @@ def choose_starts(recordings: Sequence[Recording], given: str = "") -> tuple[lis
     if not agreement:
         return list(recordings), []
     listed = ", ".join(f"by {name!r} {_text(agrees)}" for name, agrees in agreement.items())
-    shown = [name for name, agrees in agreement.items() if len(agreement) == 1 or (agrees.start.low or 0.0) > 0]
-    if len(shown) != 1:
+    shown = [name for name in agreement if _is_clear(name, agreement)]
+    if not shown:
         raise IngestError(
             f"which column names the start? Agreement of takes beyond chance: {listed}. Name it with `columns`, "
             f"start={max(agreement, key=lambda name: agreement[name].start.value or 0.0)}"
@@ -57,14 +57,34 @@ def choose_starts(recordings: Sequence[Recording], given: str = "") -> tuple[lis
     return [_with_start(recording, shown[0]) for recording in recordings], notes
 
 
+def _is_clear(name: str, agreement: Mapping[str, Sources]) -> bool:
+    """Whether takes agree beyond chance by this candidate, and are shown to agree less by every other."""
+    low = agreement[name].start.low or 0.0
+    others = [agrees.start.high for other, agrees in agreement.items() if other != name]
+    return not others or (low > 0 and all(high is not None and high < low for high in others))
+
+
 def _with_folders(recording: Recording, levels: Sequence[str]) -> Recording:
-    """Make the numbers in a recording's path candidates for the start of its episodes."""
-    numbers = starts_in(recording.path)
-    parts = {name: [numbers[part] for part in re.findall("[^/]+/", name) if part in numbers] for name in levels}
-    found = {name: "/".join(part) for name, part in parts.items() if part}
-    if not found:
+    """Make the numbers in a recording's path candidates for the start of its episodes, alone and with its columns."""
+    numbers = {name: number for name, number in starts_in(recording.path).items() if name in levels}
+    if not numbers:
         return recording
-    episodes = (replace(e, others={**found, **(e.others or {"start": e.start})}) for e in recording.episodes)
+    sets = [kept for n in range(1, len(numbers) + 1) for kept in combinations(numbers, n)]
+    found = {"".join(kept): "/".join(numbers[name] for name in kept) for kept in sets}
+
+    def candidates(one: Episode) -> dict[str, str]:
+        columns = one.others or {"start": one.start}
+        within = {f"{name}{column}": f"{number}/{value}" for name, number in found.items()
+                  for column, value in columns.items()}  # fmt: skip
+        return {**found, **columns, **within}
+
+    return replace(recording, episodes=tuple(replace(e, others=candidates(e)) for e in recording.episodes))
+
+
+def _within(recording: Recording, path: Mapping[str, str], keep: bool) -> Recording:
+    """Name the start of each episode by the numbers in the path; with ``keep``, by its own start within them."""
+    number = "/".join(path.values())
+    episodes = (replace(e, start=f"{number}/{e.start}" if keep else number) for e in recording.episodes)
     return replace(recording, episodes=tuple(episodes))
 
 

@@ -31,6 +31,8 @@ from besttake.recordings.episodes import (
     outcome_at,
     read_json,
     start_in,
+    suite_in,
+    task_in,
     whole,
 )
 from besttake.sanitize import FORMULA
@@ -81,7 +83,9 @@ Row = Mapping[Any, Any]
 def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Recording]:
     """Read the episodes of a table. ``columns`` maps our names (`NAMES`) to its columns: ``{"success": "won"}``."""
     kind = kind_of(path).removeprefix(".")
-    named = columns or {}
+    levels, _, column = (columns or {}).get("start", "").rpartition("/")
+    named = {ours: theirs for ours, theirs in {**(columns or {}), "start": column}.items() if theirs}
+    in_path, task = start_in(str(path), levels), task_in(str(path))
     reads = {"parquet": _parquet, "jsonl": _json_lines, "ndjson": _json_lines, "json": _json}
 
     def table() -> Iterator[tuple[int, Row]]:
@@ -96,10 +100,10 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
             raise IngestError(f"{path}: the table has no rows")
         # Objects of JSON may have different keys: only some may have an error or a seed.
         names = _names_in(path, table()) if kind in _LINES else [str(name) for name in first[1]]
-        chosen = _columns(path, names, named)
+        chosen = _columns(path, names, named, in_path)
         own = tuple(names) == (*OWN, "file")
         asides: dict[str, list[str]] = {} if own else {name: [] for name in _unread(names, chosen)}
-        others = _other_starts(names, chosen, named)
+        others = _other_starts(names, chosen, named, in_path)
         episodes, ids, left_out, unpaired = [], [], [], 0
         for number, row in chain((first,), rows):
             failed = any(_text(row.get(column)) for column in chosen.get("error", ()))
@@ -107,7 +111,7 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
             if kind in _LINES and chosen["success"][0] not in row and not failed:
                 left_out.append(number)
                 continue
-            episode = _episode(path, number, row, chosen, own)
+            episode = _episode(path, number, row, chosen, own, in_path)
             if row.get(_ENDED) is True:  # of no start that other takes could share
                 episode, unpaired = replace(episode, start=f"{episode.start} to end in {path}"), unpaired + 1
             elif not row.keys().isdisjoint(_NUMBERED.values()):  # they stand in the summary beside it, too
@@ -124,10 +128,12 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
     _check_repeats(path, episodes, asides)
     place = path.resolve()
     words = "/".join([*place.parent.parts, path.stem])
-    told = {ours: theirs for ours, theirs in chosen.items() if ours != "start" or not others}
+    told = {ours: theirs for ours, theirs in chosen.items() if ours != "start" or len(others) < 2}
     notes = [*_notes(path, told, left_out)]
     if "start" not in chosen:
         notes.append("the start of tables without a column for it is the number in their path, as in start_3/")
+    if "task" not in chosen and task:
+        notes.append("the task of tables without a column for it is the number in their path, as in task_3/")
     if unpaired:
         notes.append(f"{path.name}: {unpaired} successes are listed in the order in which episodes ended, which is not "
                      "the order of their starts: no take shares a start with another")  # fmt: skip
@@ -258,8 +264,11 @@ def _names_in(path: Path, rows: Iterator[tuple[int, Row]]) -> list[str]:
     return [name for name in names if name != _ENDED]
 
 
-def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Match our columns with those of the table; several may name the policy (a model and its checkpoint)."""
+def _columns(path: Path, present: Sequence[str], named: Mapping[str, str], in_path: str) -> dict[str, tuple[str, ...]]:
+    """Match our columns with those of the table; several may name the policy (a model and its checkpoint).
+
+    ``in_path`` is the start that the path says, which a table without a column for it needs.
+    """
     for name, column in named.items():
         if name not in NAMES:
             raise IngestError(f"`columns` {name}={column}: {name!r} is not one of {', '.join(NAMES)}")
@@ -273,23 +282,31 @@ def _columns(path: Path, present: Sequence[str], named: Mapping[str, str]) -> di
         if name not in chosen and matches:
             chosen[name] = matches if name == "policy" else matches[:1]
             taken.update(chosen[name])
-    lacks = [name for name in ("success", *(() if start_in(str(path)) else ("start",))) if name not in chosen]
+    lacks = [name for name in ("success", *(() if in_path else ("start",))) if name not in chosen]
     if lacks:
         # Other programs write JSON with a success rate, too: without a start it is no damaged table.
         kind = UnknownFormat if len(lacks) == 2 or kind_of(path) == ".json" else IngestError
         what = {"success": "whether an episode succeeded", "start": "from which start it ran"}
+        in_folder = ", or start=scene/ for the number in paths such as scene_3/" if "start" in lacks else ""
         given = [f"{name}={next((c for c in present if name in c.lower()), 'NAME')}" for name in lacks]
         raise kind(
             f"{path}: no column says {' nor '.join(what[name] for name in lacks)}; name it with `columns`, for example "
-            f"{' and '.join(given)} (columns: {listed(present, 20)})"
+            f"{' and '.join(given)} (columns: {listed(present, 20)}){in_folder}"
         )
     return chosen
 
 
-def _other_starts(names: Sequence[str], chosen: Mapping[str, tuple[str, ...]], named: Mapping[str, str]) -> list[str]:
-    """Return all columns that may name the start, if the chosen one only counts episodes and the user named none."""
-    if "start" in named or "start" not in chosen or chosen["start"][0].strip().lower() not in _COUNTS:
+def _other_starts(
+    names: Sequence[str], chosen: Mapping[str, tuple[str, ...]], named: Mapping[str, str], in_path: str
+) -> list[str]:
+    """Return all columns that may name the start, if the chosen one only counts episodes and the user named none.
+
+    Where the path says a start, too, any column is only one candidate.
+    """
+    if "start" in named or "start" not in chosen:
         return []
+    if chosen["start"][0].strip().lower() not in _COUNTS:
+        return [chosen["start"][0]] if in_path else []
     return [name for name in names if name.strip().lower() in NAMES["start"]]
 
 
@@ -321,7 +338,9 @@ def _check_repeats(path: Path, episodes: Sequence[Episode], asides: Mapping[str,
             )
 
 
-def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str, ...]], own: bool) -> Episode:
+def _episode(
+    path: Path, number: int, row: Row, columns: Mapping[str, tuple[str, ...]], own: bool, in_path: str
+) -> Episode:
     def text(name: str) -> str:
         if name not in columns:
             return ""
@@ -332,13 +351,13 @@ def _episode(path: Path, number: int, row: Row, columns: Mapping[str, tuple[str,
     error = text("error")
     late = is_timeout(error)
     won = outcome_at(f"{path}: row {number}", row.get(columns["success"][0]))
-    start = text("start") if "start" in columns else start_in(str(path))
+    start = text("start") if "start" in columns else in_path
     if not start:
         raise IngestError(f"{path}: row {number} does not say its start ({columns['start'][0]} is empty)")
     return Episode(
-        task=text("task") or "task", start=start, success=False if late else won, policy=text("policy"),
-        env=text("env"), seed=text("seed"), steps=whole(text("steps")), error=error, timeout=late,
-        env_seed=text("env_seed"), state=text("state"), group=text("group"),
+        task=text("task") or task_in(str(path)) or "task", start=start, success=False if late else won,
+        policy=text("policy"), env=text("env") or suite_in(str(path)), seed=text("seed"), steps=whole(text("steps")),
+        error=error, timeout=late, env_seed=text("env_seed"), state=text("state"), group=text("group"),
         values=_values(row.get(columns["values"][0])) if "values" in columns else (),
     )  # fmt: skip
 

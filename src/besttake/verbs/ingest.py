@@ -21,7 +21,7 @@ from besttake.core.policy_pool import pools
 from besttake.files import as_paths, version
 from besttake.measure.arrays import ArmTakes, CellData, Settings
 from besttake.measure.cell import measure_cell
-from besttake.recordings.combine import name_policies, once_by_seed, seeded
+from besttake.recordings.combine import FOLDER, name_policies, once_by_seed, seeded, tasks_by_folder
 from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.logs import LIBERO, LogFormat
 from besttake.recordings.read import read
@@ -112,7 +112,8 @@ def ingest(
         policy_name: Name of the policy, if the files do not tell: one name for all of them, or one per file or
             folder, as ``{"results/a": "pi0", "results/b": "smolvla"}``.
         columns: Columns of a table that have other names, as ``{"success": "won", "start": "scene"}``; ``group`` is
-            the column by which tasks are grouped. The start ``episode/`` is the number in paths such as ``episode_3/``.
+            the column by which tasks are grouped. The start ``scene/`` is the number in paths such as ``scene_3/``, and
+            ``scene/id`` the column ``id`` within it. The task ``folder/`` is the folder, as in ``open_the_drawer/``.
         patterns: Regular expressions with named groups for the lines of a log, or one YAML file that holds them.
         timeouts: How to count episodes that ran out of time.
         worth: Smallest effect worth acting on, in percentage points.
@@ -126,11 +127,13 @@ def ingest(
     """
     check_worth(worth)
     names = {} if isinstance(policy_name, str) else policy_name
-    in_table = {ours: theirs for ours, theirs in (columns or {}).items() if ours != "start" or not theirs.endswith("/")}
+    by_folder = {ours for ours, theirs in (columns or {}).items() if theirs == FOLDER and ours in ("task", "seed")}
+    in_table = {ours: theirs for ours, theirs in (columns or {}).items() if ours not in by_folder}
     recordings, notes = read(as_paths(paths), in_table, names, LogFormat.of(patterns) if patterns else LIBERO)
     recordings, how_named = name_policies(recordings, policy_name)
+    recordings = tasks_by_folder(recordings) if "task" in by_folder else recordings
     recordings, how_started = choose_starts(seeded(recordings), (columns or {}).get("start", ""))
-    recordings, shared = once_by_seed(recordings)
+    recordings, shared = once_by_seed(recordings, repeats="seed" in by_folder)
     kept = timeouts == "failures"
     named = [replace(one, episodes=tuple(_whole(episode, kept) for episode in one.episodes)) for one in recordings]
     episodes = [episode for recording in named for episode in recording.episodes]
