@@ -478,7 +478,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+
 
 
 def bounded_yaml(path: Path) -> Any:
-    """Read a YAML file that is not trusted; raises whatever PyYAML's constructors raise."""
+    """Read a YAML file that is not trusted, of limited size; raises OSError or whatever decoding and PyYAML raise."""
     return yaml.load(read_regular(path, _MOST_BYTES).decode("utf-8"), Loader=_Loader)
 
 

@@ -248,7 +248,7 @@ def check_actions(library: Library, env: EnvSpec) -> None:
 
 
 def env_convention(env: EnvSpec) -> Convention:
-    """The conventions of ``env``, known from its family and its spec."""
+    """What gripper, states and actions of ``env`` mean, as its spec says, and its frame rate."""
     gripper = env.convention.gripper
     if gripper is None and env.gripper_dim is not None:
         gripper = Gripper(-1, 1, open=env.gripper_open)

@@ -63,7 +63,7 @@ class LibraryError(BestTakeError):
 
 
 class RunError(BestTakeError):
-    """A run directory is locked, damaged, of another plan or of a newer version."""
+    """A run cannot be read, written or combined: it is missing, locked, damaged, or of another plan or version."""
 
 
 class RolloutError(BestTakeError):

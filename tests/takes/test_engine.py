@@ -185,18 +185,18 @@ def test_a_group_is_begun_ahead_only_when_it_is_whole() -> None:
     plan = schedule(Queue(planned(8)))
     orders = [order for worker in range(2) for lane in plan.fill(worker) for order in lane]
     assert len(orders) == plan.under_way == 8
-    plan.replied(0, [need(slot) for slot in (0, 1)])
+    plan.note_replies(0, [need(slot) for slot in (0, 1)])
     first = plan.group()
     assert len(first) == 2, "nothing is sampled, so what waits is"
-    plan.replied(0, [need(2)])
+    plan.note_replies(0, [need(2)])
     assert plan.group() == [], "a group that is not whole waits for others while one is sampled"
-    plan.replied(1, [need(0), need(1)])
+    plan.note_replies(1, [need(0), need(1)])
     second = plan.group()
     assert len(second) == 3
-    plan.replied(1, [need(2), need(3)])
-    plan.replied(0, [need(3)])
+    plan.note_replies(1, [need(2), need(3)])
+    plan.note_replies(0, [need(3)])
     assert plan.group() == [], "two are under way"
-    sent, failed = plan.sampled(first, [NONE] * 2)
+    sent, failed = plan.note_sampled(first, [NONE] * 2)
     assert [worker for worker, _ in sent] == [0, 0]
     assert not failed
     assert len(plan.group()) == 3
@@ -206,13 +206,13 @@ def test_takes_of_a_worker_that_dies_while_they_are_sampled_are_played_again_fro
     queue = Queue(planned(4))
     plan = schedule(queue, workers=1)
     plan.fill(0)
-    plan.replied(0, [need(slot) for slot in range(4)])
+    plan.note_replies(0, [need(slot) for slot in range(4)])
     group = plan.group()
-    assert plan.died(0) == []
+    assert plan.take_back(0) == []
     assert len(queue) == 4
     again = [order for lane in plan.fill(0) for order in lane]
     assert all(isinstance(order, Begin) for order in again)
-    assert plan.sampled(group, [NONE] * 3) == ([], []), "actions for the lost takes go to nobody"
+    assert plan.note_sampled(group, [NONE] * 3) == ([], []), "actions for the lost takes go to nobody"
     assert plan.under_way == 4
 
 

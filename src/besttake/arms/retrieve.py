@@ -63,12 +63,12 @@ class Retrieve:
             now = current(*tools.motion(take), events, step=take.step)
             phase = now.open
             if config.onset_alignment:
-                query = _at_onset(take, query, now.onset)
+                query = _query_at_onset(take, query, now.onset)
         match = yield Recall(take, config, query.embedding, query.chunk, query.state, phase)
         return (yield Sample(take.observation, take.draw, Warm(config.noise, prior, match.chunk)))
 
 
-def _at_onset(take: TakeState, query: _Query, onset: int) -> _Query:
+def _query_at_onset(take: TakeState, query: _Query, onset: int) -> _Query:
     """The query of the first replan at or after the onset of the take's current event."""
     take.memory.append(query)
     past: list[_Query] = take.memory

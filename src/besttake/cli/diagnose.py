@@ -215,7 +215,7 @@ def reproduce(
     )  # fmt: skip
     report(where)
     show(terminal.reproduction(result), result.to_json(), as_json)
-    check_failed(result.result.cost.errors, where, allowed=allow_failed)
+    refuse_failed_takes(result.result.cost.errors, where, allowed=allow_failed)
 
 
 def act(
@@ -258,7 +258,7 @@ def act(
     )  # fmt: skip
     written = verb.write_kept(result, lerobot=lerobot, films=films, csv=csv)
     show([*promise_check(result), *map(Sentence, map(str, written))], result.to_json(), as_json)
-    check_failed(result.failed, Path(result.out))
+    refuse_failed_takes(result.failed, Path(result.out))
 
 
 def run(
@@ -272,12 +272,12 @@ def run(
     result = diagnose(plan, out, progress=shown, command=command_line())
     report(out)
     show(diagnosis(result, out, verbose=verbose), result.to_json(), as_json)
-    check_failed(result.cost.errors, out, allowed=allow_failed)
+    refuse_failed_takes(result.cost.errors, out, allowed=allow_failed)
     if strict and result.undecided:
         raise typer.Exit(3)
 
 
-def check_failed(failed: int, out: Path, *, allowed: bool | None = None) -> None:
+def refuse_failed_takes(failed: int, out: Path, *, allowed: bool | None = None) -> None:
     """Raise RolloutError if takes of a run ``failed``, unless that is ``allowed`` (None: there is no such flag)."""
     from besttake.takes.store import Store
 

@@ -220,7 +220,7 @@ def of_group(tried: Sequence[ConfigCheck], chosen: RetrievalConfig | None, state
 
 
 def complexity(config: RetrievalConfig) -> tuple[int, int]:
-    """How complex a configuration is: the number of variants switched on, then the rule (frame, current, next)."""
+    """How complex a configuration is: how many settings differ from the plain search, then its rule (frame first)."""
     plain = RetrievalConfig(rerank=RERANK)
     names = ("weights", "onset_alignment", "rerank", "gripper_gating", "reliability", "lead", "angle")
     return sum(getattr(config, name) != getattr(plain, name) for name in names), -RULES.index(config.rule)

@@ -88,7 +88,7 @@ def _pool(names: tuple[str, ...], outcomes: Mapping[str, F64], scores: Mapping[s
 
 
 def _picked(outcomes: list[F64], scores: list[F64]) -> F64:
-    """The success (S,) of the higher-scored of two takes, one of each policy, over all pairs; a tie counts half."""
+    """The mean success (S,) of the higher-scored take over all pairs of one take of each policy; a tie counts half."""
     (y, z), (a, b) = outcomes, scores
     known = np.isfinite(y + a)[:, :, None] & np.isfinite(z + b)[:, None, :]
     first = 0.5 * (1 + np.sign(np.where(known, a[:, :, None] - b[:, None, :], 0.0)))

@@ -33,7 +33,7 @@ KEEPS = 0.9
 
 @dataclass(frozen=True)
 class Picks:
-    """The chosen seed columns ``index`` (S,), -1 where a start has no take.
+    """Which take of each start is picked: its seed column ``index`` (S,), -1 where a start has no take.
 
     ``invalid`` is the number of takes without a valid score, ``blind`` that of starts in which no take has one, so that
     the lowest seed is kept.
@@ -133,7 +133,7 @@ def random(outcomes: ArrayLike, n: int | None = None) -> Selection:
 
 
 def oracle(outcomes: ArrayLike, n: int | None = None) -> Selection:
-    """The control that sees success: pass@n, gain = headroom."""
+    """The pick that knows which take succeeds: its success is pass@n, its gain the headroom."""
     n = width(outcomes, n)
     return Selection(n, start_pass_at_k(outcomes, n), start_headroom(outcomes, n))
 
@@ -215,7 +215,7 @@ def threshold_at(scores: F64, outcomes: F64, rate: float) -> float:
 
 
 def choose_rate(outcomes: ArrayLike, scores: ArrayLike, n: int | None = None) -> float:
-    """The rate in `RATES` with the fewest takes among those that keep `KEEPS` of the best gain over a single take."""
+    """The share of takes to accept, of `RATES`, that needs the fewest takes and keeps `KEEPS` of the best gain."""
     array, values = as_outcomes(outcomes), np.asarray(scores, dtype=np.float64)
     tried = [(rate, retry(array, values, threshold_at(values, array, rate), n)) for rate in RATES]
     one = mean(start_pass_at_k(array, 1))

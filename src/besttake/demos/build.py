@@ -135,13 +135,13 @@ def build(
         raise LibraryError(f"stride must be at least 1, not {options.stride}")
     demos: list[Demo | UnreadableDemo] | None = None
     if isinstance(encoder, Fitted):
-        frames, demos = _frames_to_fit(_chosen(source, options, hooks.each), options.stride)
+        frames, demos = _frames_to_fit(_chosen_demos(source, options, hooks.each), options.stride)
         if not len(frames):
             _fail_empty(source, [item for item in demos or () if isinstance(item, UnreadableDemo)])
         with blaming(f"the encoder {options.encoder_uri or type(encoder).__name__}"):
             encoder = encoder.fit(frames)
         del frames
-    items = _chosen(source, options, hooks.each) if demos is None else demos
+    items = _chosen_demos(source, options, hooks.each) if demos is None else demos
     _LibraryBuilder(source, encoder, options, hooks).run(Path(out), items)
     return Library.open(out)
 
@@ -300,7 +300,9 @@ def _most_demos(source: Source, options: Options) -> int:
     return min(count, options.max_demos * len(tasks))
 
 
-def _chosen(source: Source, options: Options, each: Callable[..., Iterable[Any]]) -> Iterator[Demo | UnreadableDemo]:
+def _chosen_demos(
+    source: Source, options: Options, each: Callable[..., Iterable[Any]]
+) -> Iterator[Demo | UnreadableDemo]:
     """The demonstrations of the wanted tasks, at most ``max_demos`` usable ones of each."""
     if not isinstance(source, PartitionedSource):
         return _limited(source, options)

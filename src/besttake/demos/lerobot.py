@@ -286,7 +286,7 @@ class _LeRobotReader:
         raise Unreadable("has an empty row of pictures")
 
     def fingerprint(self) -> str:
-        """A hash of the metadata and of the names and sizes of data and video files, which are not read."""
+        """A hash of metadata, columns and episodes, and of names and sizes of data files and this camera's videos."""
         sha256 = hashlib.sha256(repr((self.camera, self.state, self.action, self.size)).encode())
         for pattern in ("info.json", "*.parquet", "*.jsonl"):
             for path in sorted((self.root / "meta").rglob(pattern)):

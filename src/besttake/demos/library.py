@@ -166,7 +166,8 @@ class Library:
         """The indexes of a task's demonstrations, and how they were matched (`view`)."""
         keys: list[tuple[Matched, str]] = [("task", task), ("instruction", instruction), ("instruction", task)]
         for field, wanted in keys:
-            rows = [i for i, d in enumerate(self.demos) if wanted and _words(getattr(d, field)) == _words(wanted)]
+            name = _plain_name(wanted)
+            rows = [i for i, demo in enumerate(self.demos) if wanted and _plain_name(getattr(demo, field)) == name]
             if rows:
                 return rows, field
         return list(range(len(self.demos))), "all"
@@ -246,7 +247,7 @@ def events_of(library: Library, demo: int, angle: float | None = None) -> I64:
     return event_starts(entry.length, positions, gripper, replace(head.event_config, angle=angle))
 
 
-def _words(name: str) -> str:
+def _plain_name(name: str) -> str:
     """A task's name or instruction in comparable form: ``pick_up_the_bowl`` equals "Pick up the bowl."."""
     return name.replace("_", " ").strip(" .").casefold()
 

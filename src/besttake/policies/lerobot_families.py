@@ -269,7 +269,7 @@ class DeterministicFamily(PolicyFamily):
 
 
 class SeededFamily(PolicyFamily):
-    """Any other family, whose draws from torch's global generator are seeded row by row."""
+    """Any other family: its rows are sampled one by one, with torch's global generator seeded for each."""
 
     alone = True
 
@@ -427,7 +427,7 @@ def resizes(config: Any) -> bool:
 
 
 def turned_gripper(config: Any) -> tuple[list[int], Gripper] | None:
-    """The indexes of an action that the policy's processor turns from 0..1 into gripper commands, and the commands."""
+    """Which numbers of an action the processor replaces by a gripper command, and the two commands; None if none."""
     if getattr(config, "action_decode_transform", None) == "libero":  # GR00T: above a half is -1, below it +1
         return [-1], CLOSES_UP
     if toggled := getattr(config, "toggle_action_dimensions", None):  # FastWAM: the same

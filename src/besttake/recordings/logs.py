@@ -184,7 +184,7 @@ def read_log(path: Path, form: LogFormat = LIBERO) -> list[Recording]:
 
 
 def _evaluations(path: Path, form: LogFormat) -> tuple[list[_Evaluation], str, tuple[int, str]]:
-    """Return the evaluations of a log, the EVAL file that it names, and the first line that no pattern fits."""
+    """Return the evaluations of a log, the EVAL file that it names, and the first episode line that fits no pattern."""
     evaluations, run, unread, fitted = [_Evaluation()], "", (0, ""), False
     env = "LIBERO" if form is LIBERO else ""
     counts_wins = not any("success" in pattern.groupindex for pattern in form.patterns)

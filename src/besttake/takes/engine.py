@@ -107,10 +107,11 @@ class Engine:
         free: set[int] = set()
         for worker, replies in self._pool.receive():
             free.add(worker)
-            for end in self._schedule.died(worker) if replies is None else self._schedule.replied(worker, replies):
+            plan = self._schedule
+            for end in plan.take_back(worker) if replies is None else plan.note_replies(worker, replies):
                 put(end)
         for group, actions in samplers.finished():
-            orders, failed = self._schedule.sampled(group, actions)
+            orders, failed = self._schedule.note_sampled(group, actions)
             for worker, order in orders:  # one by one, so that each reply comes as soon as it can
                 self._pool.send(worker, [order])
             for worker, failure in failed:
@@ -280,7 +281,7 @@ class Schedule:
             lanes[slot % _LANES].append(playing[slot])
         return [lane for lane in lanes if lane]
 
-    def replied(self, worker: int, replies: Sequence[Reply]) -> list[End | Failed]:
+    def note_replies(self, worker: int, replies: Sequence[Reply]) -> list[End | Failed]:
         """Note the replies of ``worker``; return those of takes that have ended."""
         ended: list[End | Failed] = []
         for reply in replies:
@@ -293,7 +294,7 @@ class Schedule:
                 ended.append(reply)
         return ended
 
-    def died(self, worker: int) -> list[Failed]:
+    def take_back(self, worker: int) -> list[Failed]:
         """Put the takes of a worker that was replaced back into the queue; return those that keep killing workers."""
         lost = [take.job for _, take in sorted(self._playing[worker].items())]
         self._playing[worker] = {}
@@ -313,7 +314,7 @@ class Schedule:
         self._sampling += 1
         return [self._waiting.popleft() for _ in range(count)]
 
-    def sampled(
+    def note_sampled(
         self, group: Sequence[WaitingTake], sampled: Sequence[F32 | Exception]
     ) -> tuple[list[tuple[int, Act]], list[tuple[int, Failed]]]:
         """Note that a group was sampled; return the orders, and the failures of takes without actions, by worker."""

@@ -73,7 +73,7 @@ class Manifest(BaseModel):
         """The content of ``run.json``."""
         return sealed_json(self.model_dump(mode="json", by_alias=True), indent=1)
 
-    def begun(self) -> Manifest:
+    def named(self) -> Manifest:
         """Return the manifest with the name of the new run in ``run``."""
         values = self.model_dump(mode="json", include={"besttake", "versions", "identity", "extent"})
         values["plan"] = {name: value for name, value in self.plan.items() if name not in SPEED}

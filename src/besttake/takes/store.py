@@ -80,7 +80,7 @@ class Store:
             _refuse_other_directory(directory)
         lock = _acquire(directory)
         try:
-            old = Manifest.read(directory) if exists else manifest.begun()
+            old = Manifest.read(directory) if exists else manifest.named()
             with explained(directory):
                 takes, mended = _table_to_write(directory, old.run)
             try:

@@ -152,7 +152,7 @@ class _PlayedByPeople(Playing):
         own = self.store.manifest
         known = {name: value for name, value in own.identity.items() if name != _REGISTERED}
         if not self.store.rows():
-            self.store.claim(_REGISTERED, own.model_copy(update={"identity": known}).begun().run)
+            self.store.claim(_REGISTERED, own.model_copy(update={"identity": known}).named().run)
         self.reporter.note(f"registered before the first take: {self.store.manifest.identity[_REGISTERED]}")
 
     def __call__(self, keys: Collection[TakeKey]) -> None:
