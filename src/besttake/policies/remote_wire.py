@@ -88,7 +88,7 @@ def _packb(value: Any, keys: Sequence[str | bytes]) -> bytes:
 
 
 class _Bounds:
-    """Counts the maps, lists and pixels of an unpacked message, and refuses too many: few bytes can become gigabytes."""
+    """Counts the maps, lists and pixels of an unpacked message, and refuses too many: bytes can become gigabytes."""
 
     def __init__(self) -> None:
         self.parts = self.pixels = 0
