@@ -12,7 +12,7 @@ from besttake.errors import RunError
 from besttake.result import Result
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.export import Wanted, export
+from besttake.verbs.export import ExportOptions, export
 from besttake.verbs.report import report
 from besttake.verbs.runs import list_runs, summarise
 
@@ -42,7 +42,7 @@ def test_the_result_of_another_run_is_refused_and_made_again(runs: Path) -> None
     for use in (
         lambda: report(runs / "0"),
         lambda: compare([runs / "0", runs / "1"]),
-        lambda: export(runs / "0", Wanted(csv=True)),
+        lambda: export(runs / "0", ExportOptions(csv=True)),
     ):
         with pytest.raises(RunError, match=OTHER):
             use()
@@ -56,7 +56,7 @@ def test_scores_of_another_run_are_refused_and_made_again(runs: Path) -> None:
     own = Result.load(runs / "0")
     shutil.copy(runs / "1" / "scores.safetensors", runs / "0" / "scores.safetensors")
     with pytest.raises(RunError, match=OTHER):
-        export(runs / "0", Wanted(csv=True))
+        export(runs / "0", ExportOptions(csv=True))
     assert summarise(runs / "0").damaged_scores
     assert diagnose(Plan(**PLAN, seed=0), runs / "0").digest == own.digest
 

@@ -15,9 +15,9 @@ from besttake.errors import RunError
 from besttake.result import _checksum as result_checksum
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.export import Wanted, export
+from besttake.verbs.export import ExportOptions, export
 
-OTHER = "its takes are not those that its result was made of; run the same diagnosis again"
+OTHER = "its takes are not those of its result; run the same diagnosis again"
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def test_a_run_that_went_on_since_its_result_takes_no_part(runs: Path, tmp_path:
     forge(runs / "half" / "result.json", result_checksum, "cells", 0, "takes", value=11)
     compared = compare([runs / "half", runs / "strong"])
     assert f"half: testbed:half, pick takes no part in the relation: {OTHER}" in compared.result.notes
-    assert any(note.startswith("what changed cannot be told") for note in compared.result.notes)
+    assert any(note.startswith("the two runs cannot be compared") for note in compared.result.notes)
     assert compared.changes == ()
     assert compared.result.relation.cells == 1
     with pytest.raises(RunError, match=OTHER):
-        export(runs / "half", Wanted(csv=True))
+        export(runs / "half", ExportOptions(csv=True))
