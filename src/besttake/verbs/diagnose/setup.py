@@ -38,7 +38,7 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
 from besttake.scorers.base import Scorer, ScorerSpec
-from besttake.scorers.score_run import Context, make_scorers, named_scorers
+from besttake.scorers.score_run import Context, all_scorers, make_scorers
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import TakeGrid
 from besttake.takes.manifest import Extent, Manifest
@@ -124,13 +124,13 @@ def set_up(
 
     ``each`` is `map` or that of a pool, by which demonstrations are processed.
     """
-    made = make_scorers(named_scorers(plan.scorer))
+    made = make_scorers(all_scorers(plan.scorer))
     scorers = tuple(made[uri].spec for uri in plan.scorer)
     check_not_trained_on(scorers, planned_starts(plan, envs))
     library = library_for(plan, envs, reporter, each)
     if library is None:
         config = _retrieval(plan, envs, None)
-        panel = tuple(made[uri] for uri in named_scorers(plan.scorer, demos=False))
+        panel = tuple(made[uri] for uri in all_scorers(plan.scorer, demos=False))
         return Setup(plan, envs, None, None, config, scorers, (), panel)
     notes, retrieval = match_tasks(plan, envs, library), _retrieval(plan, envs, library)
     encoder = cached(library.encoder(), plan.patience)
