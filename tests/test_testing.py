@@ -138,7 +138,7 @@ def test_a_good_env_passes() -> None:
         (Nervous(), "observing changes the physics"),
         (Restless(), "twice, same actions"),
         (Leaky(), "restore differs from reset"),
-        (Eager(), "rendered one all the same"),
+        (Eager(), "renders a camera even if none"),
         (Same(), "are identical"),
     ],
 )
