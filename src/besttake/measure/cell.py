@@ -282,17 +282,14 @@ def relation_cell(policy: str, group: str, takes: ScoredTakes, n: int) -> relati
 
 def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
     """The relation of gain to headroom over ``cells``, as a part of the result."""
-    related = relation.relate(cells)
-    captures = relation.captures(cells)
+    related, captures = relation.relate(cells), relation.captures(cells)
+    value, low, high = related.r.value, related.r.low, related.r.high
+    interval = None if low is None or high is None else (low, high)
     return r.Relation(
-        cells=len(cells), r=related.r.value, interval=_ends(related.r), spearman=related.spearman,
+        cells=len(cells), r=value, interval=interval, spearman=related.spearman,
         disjoint=related.disjoint, within={**related.within}, leave_one_out={**related.leave_one_out}, fit=related.line,
         capture_mean=captures.mean, capture_sd=captures.sd, reason=related.r.reason,
     )  # fmt: skip
-
-
-def _ends(value: Estimate) -> tuple[float, float] | None:
-    return None if value.low is None or value.high is None else (value.low, value.high)
 
 
 def rejection_of(data: CellData, n: int, arm: str) -> r.Rejection | None:

@@ -198,12 +198,14 @@ def judge(
     advice = _advise(data, settings, {q.name: q for q in questions}, findings, looks, past)
     if advice["answer"] == "leave" and answers["takes"].reason == "no-score":
         advice["answer"] = "open"  # there is headroom, and no option that was tried could have found it
+    beyond = findings.get("beyond_shuffled")
+    not_shown = beyond is not None and beyond.answer != "yes" and beyond.estimate.value is not None
     counts, seeds = zip(*sorted({*past.looks, (data.played, settings.seeds)}), strict=True)
     return r.Verdict(
         **advice,
         **{name: answer.model_copy(update={"further": further.get(name)}) for name, answer in answers.items()},
         questions=dict(findings), leak=_leak(findings),
-        any_chunk=answers["demonstrations"].answer == "yes" and _not_shown(findings.get("beyond_shuffled")),
+        any_chunk=answers["demonstrations"].answer == "yes" and not_shown,
         looks=list(counts), look_seeds=list(seeds), looked=looks.count,
     )  # fmt: skip
 
@@ -379,10 +381,6 @@ def _leak(findings: Mapping[str, Finding]) -> bool:
     if gain is None or shortest is None or shortest.answer != "yes":
         return False
     return (shortest.estimate.value or 0.0) >= (gain.estimate.value or 0.0)
-
-
-def _not_shown(finding: Finding | None) -> bool:
-    return finding is not None and finding.answer != "yes" and finding.estimate.value is not None
 
 
 def futures_of(

@@ -38,9 +38,8 @@ class ProbeResult(list[Cell], Tabular):
     def to_json(self) -> str:
         """Return the cells and the check of each policy as JSON text."""
         cells = [cell.model_dump(mode="json") for cell in self]
-        return json.dumps(
-            {"cells": cells, "checks": {uri: asdict(check) for uri, check in self.checks.items()}}, indent=1
-        )
+        checks = {uri: asdict(check) for uri, check in self.checks.items()}
+        return json.dumps({"cells": cells, "checks": checks}, indent=1)
 
     def _table(self) -> Table:
         names, rows = ("dfe", "floor", "ratio", "correlation", "spread"), []
