@@ -28,7 +28,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure: ``seeds`` takes per start, of which ``n`` are chosen from by ``scorer``.
+    """How to measure: there are ``seeds`` takes per start, and the best of ``n`` by ``scorer`` is kept.
 
     ``worth``: the smallest effect worth acting on, a fraction. ``controls``: the arm that each arm is compared with.
     ``places``: the place of every planned start in the order of a run until decided; None for a fixed sample.

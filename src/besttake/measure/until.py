@@ -130,7 +130,7 @@ def _needed(
 
 
 def first_arms(run: Collection[str]) -> frozenset[str]:
-    """The arms of the first round: all but `shuffled`, which is needed only if retrieval gains more than cooling."""
+    """The arms of the first round. `shuffled` waits until `retrieve` beats `cooled`, if both are run."""
     return frozenset(run) - ({SHUFFLED} if {RETRIEVE, COOLED} <= set(run) else set())
 
 

@@ -195,7 +195,7 @@ class _Sources:
         return None if self.library is None else self.library.view(task, self._matching.get(task, ""))
 
     def hash(self, rows: Sequence[Row]) -> str:
-        """A hash of all inputs of the scores of the takes ``rows`` of one start."""
+        """A hash of everything but the scorers on which the scores of one start's takes depend."""
         library = None if self.library is None else self.library.fingerprint
         encoder = None if self.encoder is None else self.encoder.spec.fingerprint
         return _sha256([row.identity for row in rows], library, encoder, self._matching.get(rows[0].key.task))

@@ -214,7 +214,7 @@ def _scorer_uri(scorers: Any, name: str) -> str:
 
 
 def _next_starts(plan: Plan, envs: Mapping[str, EnvSpec]) -> str:
-    """The next `STARTS` starts after those of the plan, as a range."""
+    """The next starts after those of the plan, at most `STARTS`, as a range."""
     used = int(plan.starts.rpartition(":")[2]) if isinstance(plan.starts, str) else plan.starts
     count = min(len(plan.offered(env)) for env in envs.values())
     if used >= count:

@@ -267,7 +267,7 @@ def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:
 
 
 def _scores(starts: Starts) -> dict[ScoreName, F64]:
-    """Two scores of each take from its logged values, their mean and the last one, on the windows of `_WINDOWS`."""
+    """The mean and the last logged value of each take, over all of it or until the shortest of its start ends."""
     if not any(take.values for takes in starts.values() for take in takes):
         return {}
     ends = {id(take): min(len(other.values) for other in takes) for takes in starts.values() for take in takes}

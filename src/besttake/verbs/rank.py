@@ -253,7 +253,7 @@ class _Ranking:
         return self._values([_restricted(take, np.setdiff1d(rows, block)) for block in blocks])
 
     def _held_out(self) -> tuple[float | None, int]:
-        """The lowest score of a demonstration compared with the others, and how many were tried."""
+        """The lowest score of a demonstration compared with the others, and the number of demonstrations scored."""
         view = self.view
         if len(view.demos) < 2 or "frames" in self.scorer.spec.reads:
             return None, 0

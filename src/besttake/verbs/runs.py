@@ -171,7 +171,7 @@ def _removed_on_error(out: Path) -> Iterator[None]:
 
 
 def _merged_manifest(stores: Sequence[Store], command: str) -> Manifest:
-    """The manifest of all runs together; RunError if they differ in more than one of the parts of `_SPLIT`."""
+    """The manifest of all runs together; RunError if they are not parts of one plan."""
     first = stores[0]
     identity: dict[str, Any] = {}
     for store in stores:

@@ -65,8 +65,8 @@ def choose_retrieval(
     note = f"{name}: {words.check_sentence(check)}"
     if check.reason or settled:
         runs = f"{f'it runs as {words.retrieval_name(base)}' if retrieving else 'cooling runs'} at noise {base.noise:g}"
-        default = "" if settled else f"; {runs}, the default"
-        return Choice(base, check, notes=(note + default,) if check.reason or not check.helps else ())
+        unchecked = "" if settled else f"; {runs}, without a check"
+        return Choice(base, check, notes=(note + unchecked,) if check.reason or not check.helps else ())
     tasks = [task for env in envs.values() for task in plan.chosen_tasks(env)]
     config = config_of(check, base, tasks)
     if not check.helps and retrieving and "arms" not in plan.model_fields_set and not {*given} - {"noise"}:
