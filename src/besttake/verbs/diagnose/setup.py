@@ -124,19 +124,19 @@ def set_up(
 
     ``each`` is `map` or that of a pool, by which demonstrations are processed.
     """
-    made = make_scorers(all_scorers(plan.scorer))
-    scorers = tuple(made[uri].spec for uri in plan.scorer)
+    by_uri = make_scorers(all_scorers(plan.scorer))
+    scorers = tuple(by_uri[uri].spec for uri in plan.scorer)
     check_not_trained_on(scorers, planned_starts(plan, envs))
     library = library_for(plan, envs, reporter, each)
     if library is None:
         config = _retrieval(plan, envs, None)
-        panel = tuple(made[uri] for uri in all_scorers(plan.scorer, demos=False))
+        panel = tuple(by_uri[uri] for uri in all_scorers(plan.scorer, demos=False))
         return Setup(plan, envs, None, None, config, scorers, (), panel)
     notes, retrieval = match_tasks(plan, envs, library), _retrieval(plan, envs, library)
     encoder = cached(library.encoder(), plan.patience)
     notes = [*(f"demonstrations: {note}" for note in library.head.notes), *notes]
     _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
-    return Setup(plan, envs, library, encoder, retrieval, scorers, tuple(notes), (*made.values(),))
+    return Setup(plan, envs, library, encoder, retrieval, scorers, tuple(notes), (*by_uri.values(),))
 
 
 WITHOUT_DEMOS = ("smoothness",)
