@@ -203,7 +203,7 @@ def test_good_demonstrations_pass_with_one_that_cannot_be_read() -> None:
         (check_env, Nervous(), "observing changes the physics"),
         (check_env, Restless(), "twice, same actions"),
         (check_env, Leaky(), "restore differs from reset"),
-        (check_env, Eager(), "rendered one all the same"),
+        (check_env, Eager(), "renders a camera even if none"),
         (check_env, Same(), "are identical"),
         (check_encoder, Unnormalised(), "not unit vectors"),
         (check_encoder, Anonymous(), "no fingerprint"),

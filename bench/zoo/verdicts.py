@@ -20,7 +20,7 @@ from bench.zoo.cells import Cell, cells
 from bench.zoo.tables import TRUTH, table
 from bench.zoo.takes import WORTH, Policy
 from besttake.files import short_hash
-from besttake.measure.until import ROUND, Watch, begin_with
+from besttake.measure.until import ROUND, CellTracks, first_arms
 from besttake.measure.verdict import answer, answers_of
 
 BUDGET, RUNS, MARGIN = 1500, 25, 0.02
@@ -114,8 +114,8 @@ def until_decided(populations: Sequence[Cell], runs: int) -> tuple[Counts, list[
         rng, spent = np.random.default_rng(index), []
         for _ in range(runs):
             order = rng.integers(cell.starts, size=BUDGET // 3)
-            watch, seen, cost = Watch.of(cell.arms, order, 3, WORTH), dict.fromkeys(cell.arms, 0), 0
-            needed, position = begin_with(cell.arms), 0
+            watch, seen, cost = CellTracks.of(cell.arms, order, 3, WORTH), dict.fromkeys(cell.arms, 0), 0
+            needed, position = first_arms(cell.arms), 0
             while needed and cost + 3 * ROUND * len(needed) <= BUDGET and position + ROUND <= len(order):
                 position, cost = position + ROUND, cost + 3 * ROUND * len(needed)
                 seen |= dict.fromkeys(needed, position)

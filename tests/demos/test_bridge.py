@@ -57,7 +57,7 @@ def test_a_held_out_recording_is_not_called_unlike_the_demonstrations(library: L
     assert result.references.demos == 12
     assert sum(bool(take.unlike) for take in result.takes) <= 1  # by chance one of 13 is below all
     assert not any("shuffled" in take.unlike for take in result.takes)
-    assert any("cannot be told" in note for note in result.notes)
+    assert any("does not show which takes" in note for note in result.notes)
 
 
 def test_videos_that_are_not_there_are_named(tmp_path: Path) -> None:

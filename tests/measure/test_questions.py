@@ -4,7 +4,7 @@ from scipy.stats import binomtest
 
 from besttake.core import verdict
 from besttake.measure.arrays import ScoredTakes
-from besttake.measure.until import Watch
+from besttake.measure.until import CellTracks
 from besttake.measure.verdict import questions_of
 
 
@@ -32,10 +32,10 @@ def test_a_start_without_all_its_takes_changes_no_answer_that_was_given_before_i
         rng = np.random.default_rng(seed)
         y = (rng.random((160, 5)) < rng.beta(0.5, 0.5, (160, 1))).astype(float)
         scores = 2 * y + rng.normal(size=y.shape)
-        whole = Watch.of({"base": ScoredTakes(y, scores)}, np.arange(160), 3, 0.03)
+        whole = CellTracks.of({"base": ScoredTakes(y, scores)}, np.arange(160), 3, 0.03)
         gone = y.copy()
         gone[120:][rng.random((40, 5)) < 0.4] = np.nan
-        later = Watch.of({"base": ScoredTakes(gone, scores)}, np.arange(160), 3, 0.03)
+        later = CellTracks.of({"base": ScoredTakes(gone, scores)}, np.arange(160), 3, 0.03)
         for seen in range(20, 121):
             assert whole.findings({"base": seen}) == later.findings({"base": seen})
         moved += bool(np.isnan(gone).any())

@@ -11,14 +11,14 @@ from besttake.core.planning import forecast
 from besttake.core.sequential import RepeatedLooks
 from besttake.core.stats import Forecast
 from besttake.measure.arrays import ScoredTakes
-from besttake.measure.until import Watch
-from besttake.measure.verdict import MOST, ahead, questions_of
+from besttake.measure.until import CellTracks
+from besttake.measure.verdict import MOST, futures_of, questions_of
 
 
 def forecast_of(arms: dict[str, ScoredTakes], n: int, part: str, most: int = MOST) -> Forecast | None:
     """How many further starts are likely to settle a part of the verdict, from all takes so far."""
     starts = np.arange(len(np.asarray(arms["base"].outcomes)))
-    drawn = ahead(questions_of(arms, n), RepeatedLooks(starts, until=True), 0.03, most, [part])
+    drawn = futures_of(questions_of(arms, n), RepeatedLooks(starts, until=True), 0.03, most, [part])
     settled = drawn.settled(part) if drawn is not None else None
     return None if settled is None else forecast(settled, most)
 
@@ -41,7 +41,7 @@ def cell(
 
 def open_after(arms: dict[str, ScoredTakes], seen: int, run: Sequence[str] | None = None) -> dict[str, frozenset[str]]:
     order = np.random.default_rng(0).permutation(len(np.asarray(arms["base"].outcomes)))
-    return Watch.of(arms, order, 3, 0.03).open_parts(dict.fromkeys(arms, seen), run or list(arms))
+    return CellTracks.of(arms, order, 3, 0.03).open_parts(dict.fromkeys(arms, seen), run or list(arms))
 
 
 def test_an_arm_is_played_only_while_an_open_part_needs_it() -> None:
@@ -75,7 +75,7 @@ def test_an_exact_null_is_called_a_gain_in_at_most_5_percent(name: str, truth: d
     wrong = 0
     for seed in range(runs):
         arms = cell(seed, starts=200, **truth)
-        watch = Watch.of(arms, np.random.default_rng(seed).permutation(200), 3, 0.03)
+        watch = CellTracks.of(arms, np.random.default_rng(seed).permutation(200), 3, 0.03)
         wrong += watch.findings(dict.fromkeys(arms, 200))[question].answer == "yes"
     assert wrong / runs <= 0.05
 
@@ -91,7 +91,7 @@ def test_a_forecast_of_a_part_comes_from_the_same_arrays() -> None:
 
 def test_what_no_take_can_settle_is_told_from_what_more_takes_would() -> None:
     whole = cell(1, starts=300, cooled=0.25, skill=3.0)
-    one = Watch.of({"base": ScoredTakes(np.ones((30, 1)))}, np.arange(30), 1, 0.03)
+    one = CellTracks.of({"base": ScoredTakes(np.ones((30, 1)))}, np.arange(30), 1, 0.03)
     assert one.open_parts({"base": 30}, ["base"]) == {"takes": frozenset()}
     unscored = {"base": ScoredTakes(whole["base"].outcomes)}
     assert open_after(unscored, 300) == {"takes": frozenset()}

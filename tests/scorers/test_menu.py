@@ -11,12 +11,12 @@ from besttake.demos.library import Library
 from besttake.encoders.hog import Hog
 from besttake.scorers.base import Footage
 from besttake.testing import check_scorer
-from besttake.testing.methods import _footage, _Squares
+from besttake.testing.methods import _footage, _SquareDemos
 
 
 @pytest.fixture(scope="module")
 def squares(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return build(_Squares(), Hog(), tmp_path_factory.mktemp("libraries") / "squares")
+    return build(_SquareDemos(), Hog(), tmp_path_factory.mktemp("libraries") / "squares")
 
 
 @pytest.fixture(scope="module")

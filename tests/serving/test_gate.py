@@ -22,7 +22,7 @@ from besttake.serving import Limits, serve
 from besttake.takes.key import TakeKey
 from besttake.takes.scores import ScoreName
 from besttake.types import Start
-from besttake.verbs.export import Wanted
+from besttake.verbs.export import ExportOptions
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_an_option_with_one_take_has_no_gate(run: Path) -> None:
 
 
 def test_the_command_says_by_its_exit_code_whether_to_play_another_take(run: Path, tmp_path: Path) -> None:
-    besttake.export(run, Wanted(films=tmp_path / "films", most=3))
+    besttake.export(run, ExportOptions(films=tmp_path / "films", most=3))
     films = sorted(map(str, (tmp_path / "films").glob("**/*.mp4")))
     gate, command = besttake.Gate.open(run), [sys.executable, "-m", "besttake", "rank", "--run", str(run)]
     judged = gate.judge_recording(films[0], "pick")

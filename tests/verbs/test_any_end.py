@@ -58,7 +58,7 @@ def library(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> str:
 
 def run(kind: str, end: str, library: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
     monkeypatch.setenv("ODD", f"{kind} {end}")
-    monkeypatch.setattr("besttake.verbs.diagnose.policies.rehearsed", lambda *_: False)
+    monkeypatch.setattr("besttake.verbs.diagnose.policies.needs_rehearsal", lambda *_: False)
     if kind == "encoder":
         monkeypatch.setenv("BESTTAKE_CACHE", str(out.parent))  # where nothing is embedded yet
     demos = {"demos": library, "starts": 4} if kind == "encoder" else {"demos_per_task": 2}

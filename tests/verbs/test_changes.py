@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from besttake.verbs.compare import _pairs, changes_between, compare
+from besttake.verbs.compare import _pair_cells, changes_between, compare
 from besttake.verbs.runs import Run
 
 
@@ -52,8 +52,8 @@ def test_cells_of_one_task_in_two_envs_are_not_mixed_up(pair: tuple[Path, Path])
     (cell,) = result.cells
     small = cell.model_copy(update={"env": "testbed:pick?size=32"})
     old = result.model_copy(update={"cells": [cell, small]})
-    pairs, notes = _pairs(old, result.model_copy(update={"cells": [small, cell]}))
+    pairs, notes = _pair_cells(old, result.model_copy(update={"cells": [small, cell]}))
     assert ([(a.env, b.env) for a, b in pairs], notes) == ([(cell.env, cell.env), (small.env, small.env)], [])
-    pairs, notes = _pairs(old, result)
+    pairs, notes = _pair_cells(old, result)
     assert [(a.env, b.env) for a, b in pairs] == [(cell.env, cell.env)]
     assert notes == ["only the first run has testbed:half on pick in testbed:pick?size=32"]

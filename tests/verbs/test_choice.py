@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from besttake import registry
+from besttake import files, registry
 from besttake.config import load_plan
 from besttake.core.offline import GroupCheck, RetrievalCheck
 from besttake.core.retrieve import RetrievalConfig
@@ -206,8 +206,8 @@ def test_a_check_is_made_once_and_kept_in_the_cache(
     first = planned(library, seed=5).check
     monkeypatch.setattr(module, "check_retrieval_of", lambda *_: pytest.fail("it was made already"))
     assert planned(library, seed=5).check == first
-    place = module._place(library)
-    damaged = sorted(place.glob("*.json"))[0]
+    folder = files.cache_dir() / module.FOLDER / files.short_hash(library.fingerprint)
+    damaged = sorted(folder.glob("*.json"))[0]
     text = damaged.read_text()
     damaged.write_text(text[:-40])
     assert module._read(damaged) is None
@@ -223,11 +223,11 @@ def test_a_check_that_comes_with_a_library_is_not_believed(
     copy = Library.open(shutil.copytree(library.path, tmp_path / "library"))
     monkeypatch.setenv("BESTTAKE_CACHE", str(tmp_path / "cache"))
     true = planned(copy, seed=7).check
-    (file,) = module._place(copy).glob("*.json")
+    (file,) = (tmp_path / "cache").rglob(f"{module.FOLDER}/*/*.json")
     values = json.loads(file.read_text())
     values["check"]["base"]["value"] = 99.0
     del values["sha256"]
-    module._keep(file, values)
+    module._write(file, values)
     assert planned(copy, seed=7).check != true, "this is what one could do who writes into the cache"
     for folder in (copy.path / "checks", copy.path / "checks" / file.parent.name):
         folder.mkdir(exist_ok=True)

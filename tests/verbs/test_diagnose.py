@@ -242,7 +242,7 @@ def test_a_run_in_which_every_take_failed_says_so_and_goes_on_when_called_again(
         raise RuntimeError("the machine was unplugged")
 
     with monkeypatch.context() as patch:
-        patch.setattr("besttake.verbs.diagnose.policies.rehearsed", lambda *_: False)  # it worked in the rehearsal
+        patch.setattr("besttake.verbs.diagnose.policies.needs_rehearsal", lambda *_: False)  # it would succeed
         patch.setattr(half.Large, "sample", unplugged)
         (cell,) = diagnose(load_plan(None, flags), tmp_path / "run").cells
         assert (cell.takes, cell.errors) == (0, 6)

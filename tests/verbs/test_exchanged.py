@@ -12,7 +12,7 @@ from besttake.errors import RunError
 from besttake.result import Result
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.export import Wanted, export
+from besttake.verbs.export import ExportOptions, export
 from besttake.verbs.report import report
 from besttake.verbs.runs import list_runs, summarise
 
@@ -42,7 +42,7 @@ def test_the_result_of_another_run_is_refused_and_made_again(runs: Path) -> None
     for use in (
         lambda: report(runs / "0"),
         lambda: compare([runs / "0", runs / "1"]),
-        lambda: export(runs / "0", Wanted(csv=True)),
+        lambda: export(runs / "0", ExportOptions(csv=True)),
     ):
         with pytest.raises(RunError, match=OTHER):
             use()
@@ -56,20 +56,20 @@ def test_a_run_that_went_on_since_its_result_takes_no_part(runs: Path) -> None:
     own = Result.load(runs / "0")
     (cell,) = own.cells
     own.model_copy(update={"cells": [cell.model_copy(update={"takes": 5})]}).save(runs / "0" / "result.json")
-    compared, why = compare([runs / "0", runs / "1"]), "its takes are not those that its result was made of"
+    compared, why = compare([runs / "0", runs / "1"]), "its takes are not those of its result"
     assert any("0: testbed:half, pick takes no part" in note and why in note for note in compared.result.notes)
-    assert any(note.startswith("what changed cannot be told") for note in compared.result.notes)
+    assert any(note.startswith("the two runs cannot be compared") for note in compared.result.notes)
     assert compared.changes == ()
     assert compared.result.relation.cells == 1
     with pytest.raises(RunError, match=why):
-        export(runs / "0", Wanted(csv=True))
+        export(runs / "0", ExportOptions(csv=True))
 
 
 def test_scores_of_another_run_are_refused_and_made_again(runs: Path) -> None:
     own = Result.load(runs / "0")
     shutil.copy(runs / "1" / "scores.safetensors", runs / "0" / "scores.safetensors")
     with pytest.raises(RunError, match=OTHER):
-        export(runs / "0", Wanted(csv=True))
+        export(runs / "0", ExportOptions(csv=True))
     assert summarise(runs / "0").damaged_scores
     assert diagnose(Plan(**PLAN, seed=0), runs / "0").digest == own.digest
 

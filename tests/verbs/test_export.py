@@ -28,7 +28,7 @@ from besttake.takes.scores import ScoreName
 from besttake.takes.store import Store
 from besttake.verbs.compare import compare
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.export import Wanted, export
+from besttake.verbs.export import ExportOptions, export
 from besttake.verbs.runs import Run
 
 
@@ -38,7 +38,7 @@ def run(diagnosed) -> Path:
 
 
 def test_tables_hold_every_take_and_every_number(run: Path, tmp_path: Path) -> None:
-    made = export(run, Wanted(csv=True), tmp_path)
+    made = export(run, ExportOptions(csv=True), tmp_path)
     assert [path.name for path in made] == ["cells.csv", "takes.csv"]
     opened = Run.open(run)
     with (tmp_path / "takes.csv").open() as file:
@@ -78,7 +78,7 @@ def test_a_policy_that_finished_no_base_take_costs_the_others_no_number(
     )  # fmt: skip
     without_base, whole = diagnose(plan, tmp_path / "one").cells
     assert (without_base.takes, without_base.errors, whole.takes) == (4, 4, 8)
-    export(tmp_path / "one", Wanted(csv=True), tmp_path / "tables")
+    export(tmp_path / "one", ExportOptions(csv=True), tmp_path / "tables")
     with (tmp_path / "tables" / "takes.csv").open() as file:
         assert sum(row["policy"] == "testbed:half" for row in csv.DictReader(file)) == 8
     shutil.copytree(tmp_path / "one", tmp_path / "two")
@@ -92,7 +92,7 @@ def test_a_policy_that_finished_no_base_take_costs_the_others_no_number(
 
 
 def test_a_film_shows_the_frames_of_its_take(run: Path, tmp_path: Path) -> None:
-    export(run, Wanted(films=tmp_path / "films", most=1))
+    export(run, ExportOptions(films=tmp_path / "films", most=1))
     (path,) = (tmp_path / "films").iterdir()
     with Store.open(run) as store:
         frames = store.load(store.rows()[0]).frames()
@@ -127,14 +127,14 @@ def test_a_data_set_is_whole_or_not_there(run: Path, tmp_path: Path) -> None:
 
 
 def test_figures_are_svg(run: Path, tmp_path: Path) -> None:
-    made = export(run, Wanted(figures=tmp_path / "figures"))
+    made = export(run, ExportOptions(figures=tmp_path / "figures"))
     assert made
     assert all(path.read_text().startswith("<svg") for path in made)
 
 
 def test_a_data_set_runs_at_the_rate_of_its_env_and_has_its_instructions(run: Path, tmp_path: Path) -> None:
     spec = registry.env("testbed:drawer").spec
-    export(run, Wanted(lerobot=tmp_path / "set"))
+    export(run, ExportOptions(lerobot=tmp_path / "set"))
     assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == spec.fps == 20
     words = parquet.read_table(tmp_path / "set/meta/episodes/chunk-000/file-000.parquet")["tasks"].to_pylist()
     assert words == [[spec.tasks[0].instruction]] * 4
@@ -148,9 +148,9 @@ def test_an_env_that_cannot_be_asked_for_its_rate_is_asked_for_in_one_line(
         raise ComponentError("no such simulator")
 
     monkeypatch.setattr("besttake.verbs.export.spec_of", gone)
-    with pytest.raises(PlanError, match=r"testbed:drawer cannot be asked .*; say it with `fps` \(.*no such simulator"):
-        export(run, Wanted(lerobot=tmp_path / "set"))
-    export(run, Wanted(lerobot=tmp_path / "set", fps=5))
+    with pytest.raises(PlanError, match=r"testbed:drawer cannot be opened .*; give `fps` \(.*no such simulator"):
+        export(run, ExportOptions(lerobot=tmp_path / "set"))
+    export(run, ExportOptions(lerobot=tmp_path / "set", fps=5))
     assert json.loads((tmp_path / "set/meta/info.json").read_text())["fps"] == 5
     assert "tasks go by their names" in caplog.text
 

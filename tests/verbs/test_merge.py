@@ -72,9 +72,9 @@ def refused(tmp_path: Path, first: Path, second: Path, why: str) -> None:
 
 
 def test_runs_that_do_not_fit_are_refused_and_nothing_is_written(tmp_path: Path, first: Path) -> None:
-    refused(tmp_path, first, run(tmp_path / "gap", 3, 4), "starts 2:3 are in none of the runs: make them first")
-    refused(tmp_path, first, run(tmp_path / "seed", 2, 3, seed=1), "seed does not fit .*: its seed is another")
-    refused(tmp_path, first, run(tmp_path / "arms", 2, 3, ("base",)), "differ in starts and in arms: together they are")
+    refused(tmp_path, first, run(tmp_path / "gap", 3, 4), "starts 2:3 are in none of the runs; run them first")
+    refused(tmp_path, first, run(tmp_path / "seed", 2, 3, seed=1), "seed does not fit .*: its seed differs")
+    refused(tmp_path, first, run(tmp_path / "arms", 2, 3, ("base",)), "in starts and in arms: they are not parts")
     other = "hold different takes of t start 1 seed 0"
     refused(tmp_path, first, run(tmp_path / "other", 1, 3, shade=7), other)
 

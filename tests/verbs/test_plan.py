@@ -45,7 +45,7 @@ def test_a_pilot_run_gives_one_plan_per_policy(tmp_path: Path) -> None:
         ({"pass1": 0.5, "worth": 0}, "`worth`"),
         ({"pass1": 0.5, "seeds": 1}, "`seeds`"),
         ({"pass1": 0.5, "best_of": 1}, "`best_of` 1"),
-        ({"pass1": 0.5, "best_of": 4}, "`best_of` 4: there are 3 seeds"),
+        ({"pass1": 0.5, "best_of": 4}, "`best_of` 4: there are only 3 seeds"),
     ],
 )
 def test_wrong_numbers_give_one_line(options: dict[str, object], says: str) -> None:

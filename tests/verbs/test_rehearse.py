@@ -9,7 +9,7 @@ import pytest
 import besttake
 from besttake import registry
 from besttake.errors import ComponentError
-from besttake.verbs.diagnose.setup import rehearse, rehearsed
+from besttake.verbs.diagnose.setup import needs_rehearsal, rehearse
 
 POLICIES = """
 import numpy as np
@@ -98,10 +98,10 @@ def test_repeats_false_accepts_an_env_that_cannot_repeat_and_says_so() -> None:
 
 
 def test_only_what_may_be_played_is_rehearsed() -> None:
-    assert rehearsed("testbed:half", LINE)
-    assert rehearsed("python:mine:make", "testbed:pick")
-    assert not rehearsed("testbed:half", "testbed:pick"), "ours are tested, and not tried every time"
-    assert not rehearsed("python:mine:make", "python:my_robot:make"), "a person would have to set the scene up"
+    assert needs_rehearsal("testbed:half", LINE)
+    assert needs_rehearsal("python:mine:make", "testbed:pick")
+    assert not needs_rehearsal("testbed:half", "testbed:pick"), "ours are tested, and not tried every time"
+    assert not needs_rehearsal("python:mine:make", "python:my_robot:make"), "a person would have to set the scene up"
 
 
 def test_pictures_that_take_long_to_draw_are_told_before_the_first_take(

@@ -21,7 +21,7 @@ from besttake.measure.partial import read_round
 from besttake.result import Result
 from besttake.takes.store import Store
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.export import Wanted, export
+from besttake.verbs.export import ExportOptions, export
 from besttake.verbs.runs import summarise
 
 BUDGET = 240
@@ -106,7 +106,7 @@ def test_what_its_answers_rest_on_may_not_change_when_it_goes_on(run: Path, name
 
 
 def test_a_budget_of_less_than_one_start_is_refused_before_the_first_take(tmp_path: Path, cache: Path) -> None:
-    with pytest.raises(PlanError, match=r"`budget`: testbed:half gets 1 takes of it, and one start needs \d+"):
+    with pytest.raises(PlanError, match=r"`budget`: testbed:half gets 1 takes of it, but one start needs \d+"):
         diagnose(load_plan(None, {**PLAN, "budget": 1}), tmp_path / "run")
 
 
@@ -115,7 +115,7 @@ def test_a_smaller_budget_drops_no_take_that_is_there(tmp_path: Path, cache: Pat
     first = diagnose(load_plan(None, plan), tmp_path / "run")
     second = diagnose(load_plan(None, {**plan, "budget": 20}), tmp_path / "run")
     assert second.policies[0].takes == first.policies[0].takes
-    assert export(tmp_path / "run", Wanted(csv=True), tmp_path / "tables")
+    assert export(tmp_path / "run", ExportOptions(csv=True), tmp_path / "tables")
 
 
 def test_a_run_that_asks_what_no_take_can_settle_ends_and_says_so(tmp_path: Path, cache: Path) -> None:

@@ -24,7 +24,7 @@ from besttake.config import Plan
 from besttake.errors import ComponentError, PlanError
 from besttake.result import Result
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.export import Wanted, export
+from besttake.verbs.export import ExportOptions, export
 
 REACH = '''
 import gymnasium, numpy as np
@@ -115,8 +115,8 @@ def test_results_are_written_as_the_hub_reads_them(run, tmp_path):
 
     _, result = run
     with pytest.raises(PlanError, match="`benchmark` is missing"):
-        export(tmp_path / "run", Wanted(hub=tmp_path / "page"))
-    export(tmp_path / "run", Wanted(hub=tmp_path / "page", benchmark="org/bench"))
+        export(tmp_path / "run", ExportOptions(hub=tmp_path / "page"))
+    export(tmp_path / "run", ExportOptions(hub=tmp_path / "page", benchmark="org/bench"))
     data = yaml.safe_load((tmp_path / "page" / ".eval_results" / "besttake.yaml").read_text())
     (entry,) = parse_eval_result_entries(data)
     single = result.cells[0].headroom.pass_1

@@ -35,7 +35,7 @@ from besttake.policies import remote_wire as wire
 from besttake.serving import serve
 from besttake.types import Start
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.export import Wanted, export
+from besttake.verbs.export import ExportOptions, export
 from besttake.verbs.runs import Run
 from lerobot_policy_besttake.__main__ import write
 from lerobot_policy_besttake.env_besttake import BesttakeGym
@@ -76,7 +76,7 @@ def trained(place):
     """The checkpoint that `lerobot-train` makes of successes of another policy on tuning starts."""
     taught = Plan(policy="testbed:strong", env=ENV, starts="tuning:60", seeds=1, arms=("base",), check_states=0, **NONE)
     diagnose(taught, place / "teacher")
-    export(place / "teacher", Wanted(lerobot=place / "set", outcome="success"))
+    export(place / "teacher", ExportOptions(lerobot=place / "set", outcome="success"))
     net = {f"policy__{key}": json.dumps(value) for key, value in NET.items()}
     command(
         "lerobot-train", dataset__repo_id="besttake/takes", dataset__root=place / "set", policy__type="diffusion",

@@ -18,7 +18,7 @@ from besttake.takes.key import TakeKey
 from besttake.takes.manifest import Manifest
 from besttake.takes.store import Store
 from besttake.takes.take import Film, Take
-from besttake.testing.methods import _Squares
+from besttake.testing.methods import _SquareDemos
 from model_scorers.classifier import TrainedScorer, choose_strength, features, fit, train_classifier
 
 
@@ -30,7 +30,7 @@ def train(run: Path, out: Path) -> TrainedScorer:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """24 starts x 2 seeds that go on after success; a take that succeeds ends with a bright corner."""
-    library = build(_Squares(), Hog(), tmp_path_factory.mktemp("libraries") / "squares")
+    library = build(_SquareDemos(), Hog(), tmp_path_factory.mktemp("libraries") / "squares")
     rng, path = np.random.default_rng(5), tmp_path_factory.mktemp("runs") / "run"
     with Store.write(path, Manifest(identity={"seed": 0}, library=str(library.path))) as store:
         for start in range(24):

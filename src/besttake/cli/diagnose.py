@@ -71,9 +71,9 @@ def diagnose(
     chosen = load_plan(plan, given)
     shown = reporter(quiet or as_json, verbose)
     if track is not None:
-        from besttake.reporting.tracking import Tracked
+        from besttake.reporting.tracking import TrackingReporter
 
-        shown = Tracked(shown.shown, track, chosen, out)
+        shown = TrackingReporter(shown.shown, track, chosen, out)
     run(chosen, out, shown, strict=strict, allow_failed=allow_failed, as_json=as_json, verbose=verbose)
 
 

@@ -207,15 +207,15 @@ def export(
       besttake export runs/demo --figures figures/
       besttake export runs/pi0-spatial --hub card/ --benchmark org/libero
     """
-    from besttake.verbs.export import Wanted
+    from besttake.verbs.export import ExportOptions
     from besttake.verbs.export import export as write
 
-    wanted = Wanted(
+    options = ExportOptions(
         csv=csv, figures=figures, films=films, lerobot=lerobot, hub=hub, benchmark=benchmark,
         policies=tuple(policy or ()), tasks=tuple(task or ()), arms=tuple(arm or ()), outcome=outcome, most=most,
         fps=fps,
     )  # fmt: skip
-    for path in write(directory, wanted, out, progress=reporter(quiet)):
+    for path in write(directory, options, out, progress=reporter(quiet)):
         show(str(path))
     if hub is not None and not quiet:
         show(f"Nothing was uploaded. To upload: hf upload ORG/MODEL {hub} . (put besttake.md into the card first)")

@@ -1,4 +1,4 @@
-"""The takes of a run as arrays: cells (policy x task group) of starts by seeds, arm by arm."""
+"""Turn the takes of a run into arrays: cells (policy x task group) of starts by seeds, one array per arm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from besttake.types import F64, EnvSpec, PolicySpec
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a cell was stopped ("decided", "budget", "starts", "hopeless"), and the parts of its verdict left open."""
+    """Why a cell was stopped ("decided", "budget", "starts", "hopeless"), and the open parts of its verdict."""
 
     reason: str
     unsettled: tuple[str, ...] = ()
@@ -28,10 +28,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure: ``seeds`` takes per start of which the best of ``n`` is kept, by ``scorer``.
+    """How to measure: there are ``seeds`` takes per start, and the best of ``n`` by ``scorer`` is kept.
 
-    ``worth``: the smallest effect worth acting on, a fraction. ``controls``: which arm each arm is compared with.
-    ``places``: of every start of the plan in the order of a run until decided; None for a fixed sample.
+    ``worth``: the smallest effect worth acting on, a fraction. ``controls``: the arm that each arm is compared with.
+    ``places``: the place of every planned start in the order of a run until decided; None for a fixed sample.
     """
 
     seeds: int
@@ -45,11 +45,12 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """All that was recorded. ``goes_on[env]``: takes went on after success; ``planned``: the takes asked for.
+class RunData:
+    """The takes, scores and probes of a run, and how to measure them.
 
-    ``stops``: why each cell of a run until decided was stopped, by `looks.cell_name`. ``left_out``: the arms of each
-    policy that the check of retrieval found not worth a take.
+    ``goes_on[env]``: takes continue after success; ``planned``: the takes of the plan. ``stops``: why each cell of a
+    run until decided was stopped, by `looks.cell_name`. ``left_out``: the arms of each policy that are not worth a take
+    by the check of retrieval.
     """
 
     settings: Settings
@@ -65,14 +66,14 @@ class Recorded:
 
     @property
     def scorers(self) -> tuple[str, ...]:
-        """The scorers that were asked, the one that picks among them."""
-        asked = tuple(self.scores.scorers) if self.scores is not None else ()
-        return tuple(dict.fromkeys((*(asked or SCORERS), self.settings.scorer)))
+        """The names of all scorers of the run, with the one that picks."""
+        scorers = tuple(self.scores.scorers) if self.scores is not None else ()
+        return tuple(dict.fromkeys((*(scorers or SCORERS), self.settings.scorer)))
 
 
 @dataclass(frozen=True)
 class ScoredTakes:
-    """The takes of one arm: ``outcomes`` (S, N), ``scores`` (S, N) on the window that decides, ``lengths`` (S, N)."""
+    """The takes of one arm, (S, N) each: ``outcomes``, ``scores`` on the verdict's window, and ``lengths``."""
 
     outcomes: ArrayLike
     scores: ArrayLike | None = None
@@ -89,11 +90,11 @@ class ArmTakes:
 
     @property
     def takes(self) -> int:
-        """How many takes exist."""
+        """The number of takes."""
         return int(np.isfinite(self.outcomes).sum())
 
     def score(self, name: ScoreName) -> F64 | None:
-        """One score of the takes (S, N); None where no take has it."""
+        """The score called ``name`` (S, N); None if no take has it."""
         scores = self.scores.get(name)
         return scores if scores is not None and np.isfinite(scores).any() else None
 
@@ -105,10 +106,10 @@ class ArmTakes:
 
 @dataclass(frozen=True)
 class CellData:
-    """The arrays of a cell. ``units`` are its starts: (env, task, start); ``spare``: how many more the env has.
+    """The arrays of a cell. ``units`` are its starts (env, task, start); ``spare`` is how many more the env has.
 
-    ``left_out``: arms that the check of retrieval found not worth a take. ``length``: scorers that depend on what
-    follows a window.
+    ``left_out``: the arms that are not worth a take by the check of retrieval. ``length``: the scorers that depend on
+    what follows a window.
     """
 
     policy: str
@@ -144,8 +145,8 @@ class CellData:
         return int(np.isfinite(self.arms[BASE].outcomes).any(axis=1).sum())
 
     def leaks(self, name: ScoreName) -> bool:
-        """Whether a score gives away how long takes are: it depends on what follows its window, or follows their length
-        in the window `episode`. Of one that says nothing where length is hidden, a single pair of takes can tell."""
+        """Whether a score gives the length of takes away: it depends on what follows its window, or follows the length
+        on the window `episode`. If it is constant where length is hidden, one pair of takes is evidence enough."""
         base = self.arms[BASE]
         scores, hidden = base.score(name), base.score(ScoreName(name.scorer, self.windows[0]))
         if name.scorer in self.length:
@@ -160,17 +161,16 @@ class CellData:
         return headroom.start_pass_at_k(self.arms[arm].outcomes, 1)
 
 
-def cells_of(recorded: Recorded) -> list[CellData]:
-    """The arrays of every cell that takes were planned for, in the plan's order."""
-    rows = {row.key: row for row in recorded.rows if row.key in recorded.planned}
+def cells_of(run: RunData) -> list[CellData]:
+    """The arrays of every cell with planned takes, in the plan's order."""
+    rows = {row.key: row for row in run.rows if row.key in run.planned}
     cells = []
-    for policy in recorded.policies:
-        keys = [key for key in recorded.planned if key.policy == policy]
-        for env, spec in recorded.envs.items():
+    for policy in run.policies:
+        keys = [key for key in run.planned if key.policy == policy]
+        for env, spec in run.envs.items():
             for group, tasks in _groups(spec).items():
-                own = [key for key in keys if key.env == env and key.task in tasks]
-                if own:
-                    cells.append(_cell_data(recorded, policy, env, group, own, rows))
+                if cell_keys := [key for key in keys if key.env == env and key.task in tasks]:
+                    cells.append(_cell_data(run, policy, env, group, cell_keys, rows))
     return cells
 
 
@@ -181,10 +181,7 @@ def probed_cells(
     probes: Mapping[str, PolicyProbe],
     tasks: Collection[str] = (),
 ) -> list[CellData]:
-    """Cells without takes, which have a probe alone, then one for each policy.
-
-    ``tasks``: only these; all where there are none.
-    """
+    """Cells with a probe but no takes, then one over all cells of each policy; only those of ``tasks``, if any."""
     cells = [
         CellData(
             policy=policy, env=env, group=group, units=(), arms={}, windows=("common", "episode"), scorer=scorer,
@@ -196,8 +193,8 @@ def probed_cells(
         for group, names in _groups(env_spec).items()
         if not tasks or set(tasks) & set(names)
     ]  # fmt: skip
-    own = {policy: [cell for cell in cells if cell.policy == policy] for policy in policies}
-    return [*cells, *(merge_cells(policy, of_policy) for policy, of_policy in own.items() if of_policy)]
+    by_policy = {policy: [cell for cell in cells if cell.policy == policy] for policy in policies}
+    return [*cells, *(merge_cells(policy, parts) for policy, parts in by_policy.items() if parts)]
 
 
 def _groups(env: EnvSpec) -> dict[str, list[str]]:
@@ -208,31 +205,31 @@ def _groups(env: EnvSpec) -> dict[str, list[str]]:
     return groups
 
 
-def _probes(probed: PolicyProbe | None, env: str, tasks: Collection[str]) -> list[TaskProbe]:
-    answers = probed.tasks.items() if probed else ()
-    return [probe for (uri, task), probe in answers if uri == env and task in tasks]
+def _probes(policy_probe: PolicyProbe | None, env: str, tasks: Collection[str]) -> list[TaskProbe]:
+    probes = policy_probe.tasks.items() if policy_probe else ()
+    return [probe for (uri, task), probe in probes if uri == env and task in tasks]
 
 
 def _cell_data(
-    recorded: Recorded, policy: str, env: str, group: str, keys: list[TakeKey], rows: Mapping[TakeKey, Row]
+    run: RunData, policy: str, env: str, group: str, keys: list[TakeKey], rows: Mapping[TakeKey, Row]
 ) -> CellData:
-    settings, probed = recorded.settings, recorded.probes.get(policy)
-    tasks = _groups(recorded.envs[env])[group]
+    settings, probe = run.settings, run.probes.get(policy)
+    tasks = _groups(run.envs[env])[group]
     units = sorted({(k.env, k.task, k.start) for k in keys}, key=lambda unit: (tasks.index(unit[1]), unit[2]))
-    windows = ("full", "common", "episode") if recorded.goes_on[env] else ("common", "episode")
-    names = [ScoreName(scorer, window) for scorer in recorded.scorers for window in windows]
+    windows = ("full", "common", "episode") if run.goes_on[env] else ("common", "episode")
+    names = [ScoreName(scorer, window) for scorer in run.scorers for window in windows]
     planned_arms = {key.arm for key in keys}
     return CellData(
         policy=policy, env=env, group=group, units=tuple(units), windows=windows, scorer=settings.scorer,
         arms={
-            arm: arm_takes(policy, units, arm, settings.seeds, names, rows, recorded.scores)
+            arm: arm_takes(policy, units, arm, settings.seeds, names, rows, run.scores)
             for arm in settings.arms if arm in planned_arms
         },
         planned=len(keys), errors=sum(key in rows and rows[key].status == "error" for key in keys),
-        probe=_probes(probed, env, tasks), probe_reason=probed.reason if probed else "",
-        deterministic=recorded.policies[policy].kind == "deterministic", left_out=recorded.left_out.get(policy, ()),
-        spare=max(0, len(recorded.envs[env].starts) * len({task for _, task, _ in units}) - len(units)),
-        length=frozenset() if recorded.scores is None else recorded.scores.length,
+        probe=_probes(probe, env, tasks), probe_reason=probe.reason if probe else "",
+        deterministic=run.policies[policy].kind == "deterministic", left_out=run.left_out.get(policy, ()),
+        spare=max(0, len(run.envs[env].starts) * len({task for _, task, _ in units}) - len(units)),
+        length=frozenset() if run.scores is None else run.scores.length,
     )  # fmt: skip
 
 
@@ -245,7 +242,7 @@ def arm_takes(
     rows: Mapping[TakeKey, Row],
     scores: Scores | None,
 ) -> ArmTakes:
-    """The table's rows of one policy and arm as arrays of starts by seeds, with the scores of ``names``."""
+    """The takes of one policy and arm as arrays of starts by seeds, with the scores called ``names``."""
     shape = (len(units), max(1, seeds))
     outcomes, lengths = np.full(shape, np.nan), np.full(shape, np.nan)
     tables = {name: np.full(shape, np.nan) for name in names}
@@ -265,9 +262,9 @@ def arm_takes(
 
 
 def merge_cells(policy: str, cells: Sequence[CellData]) -> CellData:
-    """A policy's cells as one: all its starts count alike. Windows and arms that not all cells have are left out.
+    """Merge a policy's cells into one, in which all starts count alike, without windows and arms that a cell lacks.
 
-    Cells with fewer seeds are filled up with takes that do not exist.
+    Cells with fewer seeds are padded with NaN, as for missing takes.
     """
     windows = tuple(w for w in cells[0].windows if all(w in c.windows for c in cells))
     arms = {
@@ -294,20 +291,20 @@ def merge_cells(policy: str, cells: Sequence[CellData]) -> CellData:
     )  # fmt: skip
 
 
-def leading(data: CellData, planned: Collection[TakeKey], places: Mapping[Unit, int]) -> CellData:
-    """A policy's cells as one, as far as they were run alike: an arm counts up to the first start that left it out.
+def truncate(data: CellData, planned: Collection[TakeKey], places: Mapping[Unit, int]) -> CellData:
+    """Drop the takes of each arm from the first start on, in the order of the run, for which the arm is not planned.
 
-    Cells that are decided get no more starts. What others get then would shift the mixture of tasks, so it is not
-    counted here.
+    ``data`` holds a policy's merged cells. Cells that are decided get no more starts, so later starts are another
+    mixture of tasks and do not count.
     """
     order, arms, counted = sorted(places, key=places.__getitem__), {}, 0
-    every = {key for key in planned if key.policy == data.policy}
+    keys = {key for key in planned if key.policy == data.policy}
     for name, arm in data.arms.items():
-        end = next((places[u] for u in order if TakeKey(data.policy, *u, name, 0) not in every), len(order))
-        kept = np.array([places[unit] for unit in data.units]) < end
-        counted += sum(key.arm == name and places[key.env, key.task, key.start] < end for key in every)
-        shown = np.where(kept[:, None], 1.0, np.nan)
+        end = next((places[u] for u in order if TakeKey(data.policy, *u, name, 0) not in keys), len(order))
+        counts = np.array([places[unit] for unit in data.units]) < end
+        counted += sum(key.arm == name and places[key.env, key.task, key.start] < end for key in keys)
+        mask = np.where(counts[:, None], 1.0, np.nan)
         arms[name] = ArmTakes(
-            arm.outcomes * shown, arm.lengths * shown, {score: values * shown for score, values in arm.scores.items()}
+            arm.outcomes * mask, arm.lengths * mask, {score: values * mask for score, values in arm.scores.items()}
         )
     return replace(data, arms=arms, planned=counted, errors=counted - sum(arm.takes for arm in arms.values()))

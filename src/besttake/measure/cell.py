@@ -1,4 +1,4 @@
-"""Cells to the cells of ``result.json``: only bookkeeping here, every formula lives in `besttake.core`."""
+"""Measure cells for ``result.json``. This is only bookkeeping: every formula is in `besttake.core`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from besttake.core import headroom, probe, relation, select, stats
 from besttake.core.policy_pool import Pool, pools
 from besttake.core.sequential import RepeatedLooks
 from besttake.core.stats import Estimate, Finding
-from besttake.measure.arrays import ArmTakes, CellData, Recorded, ScoredTakes, Settings, cells_of, leading, merge_cells
+from besttake.measure.arrays import ArmTakes, CellData, RunData, ScoredTakes, Settings, cells_of, merge_cells, truncate
 from besttake.measure.looks import CellHistory, History, cell_name, looks_at, looks_until
 from besttake.measure.until import path_of
 from besttake.measure.verdict import answer, beyond_control, judge, question, questions_of
@@ -25,63 +25,61 @@ _FOLDS = 5
 
 
 def measure(
-    recorded: Recorded,
+    run: RunData,
     history: History,
     each: Callable[[Callable[[CellData], r.Cell], list[CellData]], Iterable[r.Cell]] = map,
 ) -> tuple[list[r.Cell], list[r.Cell], r.Relation, list[Pool]]:
-    """Cells, policies (their cells merged), the headroom relation, and what policies add to each other.
+    """Measure every cell and policy (its cells merged), the headroom relation, and what policies add to each other.
 
-    ``each`` is `map`, or a pool's.
-
-    ``history`` says how often the run was looked at before (`looks.load_history`).
+    ``history`` has the earlier looks at the run (`looks.load_history`). ``each`` is `map`, or that of a pool.
     """
-    data = cells_of(recorded)
-    merged = [_merged(policy, [c for c in data if c.policy == policy], recorded) for policy in recorded.policies]
-    cells = list(each(partial(measure_cell, settings=recorded.settings, history=history), [*merged, *data]))
-    if recorded.settings.places is not None:
-        cells = [_with_path(one, own, recorded) for one, own in zip(cells, [*merged, *data], strict=True)]
-    return cells[len(merged) :], cells[: len(merged)], relate(data, recorded.settings.n), _pools(merged)
+    data = cells_of(run)
+    merged = [_merged(policy, [c for c in data if c.policy == policy], run) for policy in run.policies]
+    cells = list(each(partial(measure_cell, settings=run.settings, history=history), [*merged, *data]))
+    if run.settings.places is not None:
+        cells = [_with_path(cell, arrays, run) for cell, arrays in zip(cells, [*merged, *data], strict=True)]
+    return cells[len(merged) :], cells[: len(merged)], relate(data, run.settings.n), _pools(merged)
 
 
 def _pools(merged: Sequence[CellData]) -> list[Pool]:
-    base = {one.policy: one.arms[BASE] for one in merged if BASE in one.arms}
-    scores = {one.policy: base[one.policy].score(one.score_name) for one in merged if one.policy in base}
-    starts = {one.policy: one.units for one in merged if one.policy in base}
-    return pools(starts, {policy: arm.outcomes for policy, arm in base.items()}, scores)
+    data = {cell.policy: cell for cell in merged if BASE in cell.arms}
+    outcomes = {policy: cell.arms[BASE].outcomes for policy, cell in data.items()}
+    scores = {policy: cell.arms[BASE].score(cell.score_name) for policy, cell in data.items()}
+    return pools({policy: cell.units for policy, cell in data.items()}, outcomes, scores)
 
 
-def _merged(policy: str, cells: Sequence[CellData], recorded: Recorded) -> CellData:
-    """A policy's cells as one; of a run until decided, as far as they were run alike."""
-    merged, places = merge_cells(policy, cells), recorded.settings.places
-    return merged if places is None or len(cells) == 1 else leading(merged, recorded.planned, places)
+def _merged(policy: str, cells: Sequence[CellData], run: RunData) -> CellData:
+    """A policy's cells as one; in a run until decided, each arm only up to the first start that it skipped."""
+    merged, places = merge_cells(policy, cells), run.settings.places
+    return merged if places is None or len(cells) == 1 else truncate(merged, run.planned, places)
 
 
-def _with_path(one: r.Cell, data: CellData, recorded: Recorded) -> r.Cell:
-    if one.verdict is None:
-        return one
-    stop = recorded.stops[cell_name(data.policy, data.env, data.group)]
-    return one.model_copy(update={"path": path_of(data, recorded.settings, stop)})
+def _with_path(cell: r.Cell, data: CellData, run: RunData) -> r.Cell:
+    if cell.verdict is None:
+        return cell
+    stop = run.stops[cell_name(data.policy, data.env, data.group)]
+    return cell.model_copy(update={"path": path_of(data, run.settings, stop)})
 
 
-def count_cost(recorded: Recorded, seconds: Mapping[str, float], encoded: int, made: int) -> r.Cost:
-    """What the takes of a plan took; this invocation embedded ``encoded`` frames and tried to make ``made`` takes."""
-    done = [row for row in recorded.rows if row.status == "done" and row.key in recorded.planned]
+def count_cost(run: RunData, seconds: Mapping[str, float], encoded: int, played: int) -> r.Cost:
+    """The cost of a run, of which this invocation embedded ``encoded`` frames and played ``played`` takes."""
+    done = [row for row in run.rows if row.status == "done" and row.key in run.planned]
     return r.Cost(
         takes=len(done),
-        errors=sum(row.status == "error" for row in recorded.rows),
+        errors=sum(row.status == "error" for row in run.rows),
         steps=sum(row.steps for row in done),
         policy_calls=sum(row.calls for row in done),
-        frames_scored=recorded.scores.frames if recorded.scores else 0,
+        frames_scored=run.scores.frames if run.scores else 0,
         frames_encoded=encoded,
         seconds={name: round(value, 3) for name, value in seconds.items()},
-        made=made,
+        made=played,
     )
 
 
 def measure_cell(data: CellData, settings: Settings, history: History | None = None) -> r.Cell:
-    """One cell of the result. Each question is estimated once; whatever shows a quantity reads that estimate."""
+    """Measure one cell. Each question is estimated once, and every part of the result uses that estimate."""
     takes = sum(arm.takes for arm in data.arms.values())
-    whole = r.Cell(
+    cell = r.Cell(
         policy=data.policy, env=data.env, group=data.group, starts=len(data.units), spare=data.spare,
         seeds=settings.seeds, takes=takes,
         errors=data.errors, missing=data.planned - takes - data.errors, window=data.windows[0], scorer=data.scorer,
@@ -89,14 +87,15 @@ def measure_cell(data: CellData, settings: Settings, history: History | None = N
     )  # fmt: skip
     base = data.arms.get(BASE)
     if base is None or not base.takes:
-        return whole.model_copy(update={"notes": ["no take of the base arm was finished, so nothing can be said"]})
+        return cell.model_copy(update={"notes": ["no take of the base arm was finished, so nothing can be said"]})
     past = (history or {}).get(cell_name(data.policy, data.env, data.group), CellHistory())
-    looks = _looks(data, settings, past)
+    now, places = (data.played, settings.seeds), settings.places
+    looks = looks_at(data.units, now, past) if places is None else looks_until(data.units, places)
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items()}
-    asked = questions_of(arms, settings.n, settings.controls)
-    findings = answer(asked, settings.worth, looks)
+    questions = questions_of(arms, settings.n, settings.controls)
+    findings = answer(questions, settings.worth, looks)
     selectors = _selectors(data, findings, looks, settings.n)
-    verdict = judge(data, settings, asked, findings, looks, past)
+    verdict = judge(data, settings, questions, findings, looks, past)
     update = {
         "headroom": _headroom(base.outcomes, findings, settings.n),
         "selectors": selectors,
@@ -107,11 +106,11 @@ def measure_cell(data: CellData, settings: Settings, history: History | None = N
         "notes": _notes(data, settings.n),
         "rejection": rejection_of(data, settings.n, verdict.recommended.arm if verdict.recommended.takes > 1 else BASE),
     }
-    return whole.model_copy(update=update)
+    return cell.model_copy(update=update)
 
 
 def _notes(data: CellData, n: int) -> list[str]:
-    """What a reader of the cell's numbers should know."""
+    """Notes for readers of the cell's numbers."""
     base, notes = data.arms[BASE], []
     if not data.scored:
         by = f" by {data.scorer}" if any(base.score(name) is not None for name in base.scores) else ""
@@ -124,13 +123,6 @@ def _notes(data: CellData, n: int) -> list[str]:
             " every estimate, but not where a gain from keeping the best is ruled out"
         )
     return notes
-
-
-def _looks(data: CellData, settings: Settings, past: CellHistory) -> RepeatedLooks:
-    """How often the cell was looked at."""
-    if settings.places is not None:
-        return looks_until(data.units, settings.places)
-    return looks_at(data.units, (data.played, settings.seeds), past)
 
 
 def _headroom(outcomes: F64, findings: Findings, n: int) -> r.Headroom:
@@ -169,10 +161,9 @@ def _selectors(data: CellData, findings: Findings, looks: RepeatedLooks, n: int)
             missing = Estimate(reason="no take has a score")
             selector = r.Selector(success=missing, gain=missing, capture=missing)
         else:
-            chosen = select.select(outcomes, scores, n)
-            own = findings["gain"].estimate if name == data.score_name else gain(chosen)
-            selector = _selector(outcomes, chosen, own)
-            selector = selector.model_copy(update={"leak": data.leaks(name)})
+            selection = select.select(outcomes, scores, n)
+            estimate = findings["gain"].estimate if name == data.score_name else gain(selection)
+            selector = _selector(outcomes, selection, estimate).model_copy(update={"leak": data.leaks(name)})
         scored.setdefault(name.scorer, {})[name.window] = selector
     blind, deciding = select.random(outcomes, n), base.score(data.score_name)
     shortest = findings["shortest"].estimate if "shortest" in findings else Estimate(reason="no take has a length")
@@ -200,8 +191,8 @@ def _dfe(data: CellData, samples: int) -> probe.Probe | None:
     if not data.probe:
         if not data.probe_reason:
             return None
-        no = Estimate(reason=data.probe_reason)
-        return probe.Probe(no, no, no, no, no, no, 0, samples, data.probe_reason)
+        missing = Estimate(reason=data.probe_reason)
+        return probe.Probe(missing, missing, missing, missing, missing, missing, 0, samples, data.probe_reason)
     parts = ("samples", "demonstrated", "demo", "floor")
     return probe.probe(*(np.concatenate([getattr(task, name) for task in data.probe]) for name in parts))
 
@@ -209,8 +200,8 @@ def _dfe(data: CellData, samples: int) -> probe.Probe | None:
 def _arms(data: CellData, findings: Findings, selectors: r.Selectors, settings: Settings) -> r.Arms:
     arms = {name: _arm(data, name, findings, settings) for name, arm in data.arms.items() if arm.takes}
     if data.scored:
-        chosen = selectors.scored[data.scorer][data.windows[0]]
-        arms[BASE] = arms[BASE].model_copy(update={"selected": chosen})
+        selected = selectors.scored[data.scorer][data.windows[0]]
+        arms[BASE] = arms[BASE].model_copy(update={"selected": selected})
     return r.Arms(arms=arms, content=_estimate(findings, "content"), combine=_estimate(findings, "combine"))
 
 
@@ -226,8 +217,8 @@ def _arm(data: CellData, name: str, findings: Findings, settings: Settings) -> r
     gains = stats.over_seeds(paired) if name != BASE and np.isfinite(paired).any() else (None, None)
     selected = None
     if scores is not None and name != BASE:
-        chosen = select.select(arm.outcomes, scores, n)
-        selected = _selector(arm.outcomes, chosen, findings[f"{name}_selection"].estimate)
+        selection = select.select(arm.outcomes, scores, n)
+        selected = _selector(arm.outcomes, selection, findings[f"{name}_selection"].estimate)
     return r.ArmResult(
         pass_1=_success(data.start_means(name)),
         pass_n=_success(headroom.start_pass_at_k(arm.outcomes, n)),
@@ -241,7 +232,7 @@ def _arm(data: CellData, name: str, findings: Findings, settings: Settings) -> r
 
 
 def _curves(arm: ArmTakes, data: CellData) -> dict[str, list[float | None]]:
-    """By window, the success of keeping the best of 1, 2, .. all seeds."""
+    """The success of keeping the best of 1, 2, … all seeds, by window."""
     curves = {}
     for window in data.windows:
         scores = arm.score(data.score_name._replace(window=window))
@@ -258,16 +249,16 @@ def _tasks(data: CellData, findings: Findings, n: int) -> list[r.TaskLine]:
     for i, (env, task, _) in enumerate(data.units):
         tasks.setdefault((env, task), []).append(i)
     lines = []
-    for (env, task), own in tasks.items():
-        outcomes = base.outcomes[own]
+    for (env, task), rows in tasks.items():
+        outcomes = base.outcomes[rows]
         gain = _estimate(findings, "gain")
         # The gain of a cell's only task is the cell's.
         if scores is not None and len(tasks) > 1:
-            gains = select.select(outcomes, scores[own], n).gains
+            gains = select.select(outcomes, scores[rows], n).gains
             gain = question("", "choice", gains, n, headroom.tally(outcomes)[0]).estimate()
         lines.append(
             r.TaskLine(
-                env=env, task=task, starts=len(own), takes=int(np.isfinite(outcomes).sum()),
+                env=env, task=task, starts=len(rows), takes=int(np.isfinite(outcomes).sum()),
                 errors=int(np.isnan(outcomes).sum()), gain=gain,
                 pass_1=_success(headroom.start_pass_at_k(outcomes, 1)),
                 pass_n=_success(headroom.start_pass_at_k(outcomes, n)),
@@ -277,13 +268,13 @@ def _tasks(data: CellData, findings: Findings, n: int) -> list[r.TaskLine]:
 
 
 def relate(cells: Sequence[CellData], n: int) -> r.Relation:
-    """The headroom relation of a choice among n over cells that have scores and more than one take per start."""
+    """The headroom relation of choosing among n takes, over cells with scores and more than one take per start."""
     usable = [c for c in cells if c.scored and c.arms[BASE].outcomes.shape[1] > 1]
     return relation_of([relation_cell(c.policy, c.group, c.arms[BASE].scored_by(c.score_name), n) for c in usable])
 
 
 def relation_cell(policy: str, group: str, takes: ScoredTakes, n: int) -> relation.CellGains:
-    """A point of the relation: headroom and gain of each start."""
+    """A point of the relation: the headroom and the gain of each start of a cell."""
     assert takes.scores is not None
     gaps, gains = headroom.start_headroom(takes.outcomes, n), select.start_gain(takes.outcomes, takes.scores, n)
     return relation.CellGains(policy, group, gaps, gains)
@@ -291,35 +282,32 @@ def relation_cell(policy: str, group: str, takes: ScoredTakes, n: int) -> relati
 
 def relation_of(cells: Sequence[relation.CellGains]) -> r.Relation:
     """The relation of gain to headroom over ``cells``, as a part of the result."""
-    related = relation.relate(cells)
-    captures = relation.captures(cells)
+    related, captures = relation.relate(cells), relation.captures(cells)
+    value, low, high = related.r.value, related.r.low, related.r.high
+    interval = None if low is None or high is None else (low, high)
     return r.Relation(
-        cells=len(cells), r=related.r.value, interval=_ends(related.r), spearman=related.spearman,
+        cells=len(cells), r=value, interval=interval, spearman=related.spearman,
         disjoint=related.disjoint, within={**related.within}, leave_one_out={**related.leave_one_out}, fit=related.line,
         capture_mean=captures.mean, capture_sd=captures.sd, reason=related.r.reason,
     )  # fmt: skip
 
 
-def _ends(value: Estimate) -> tuple[float, float] | None:
-    return None if value.low is None or value.high is None else (value.low, value.high)
-
-
 def rejection_of(data: CellData, n: int, arm: str) -> r.Rejection | None:
-    """What "retry until the score passes, at most n times" gives in an arm; None where there is nothing to reject by.
+    """Estimate "play until the score reaches a threshold, at most n takes" in an arm; None if no score can do this.
 
-    The threshold of each start comes from starts of other folds.
+    The threshold for each start is chosen on starts of the other folds.
     """
-    own, window = data.arms[arm], data.windows[0]
-    scores, outcomes = own.score(data.score_name), own.outcomes
+    takes, window = data.arms[arm], data.windows[0]
+    scores, outcomes = takes.score(data.score_name), takes.outcomes
     if scores is None or n < 2 or data.deterministic or window == "episode":
         return None
-    # Neighbours fall into different folds, so that each fold has starts of every task.
+    # Neighbours are in different folds, so that each fold has starts of every task.
     folds = np.arange(len(scores)) % max(1, min(_FOLDS, len(scores)))
-    chosen = select.held_out(outcomes, scores, folds, n)
+    kept = select.held_out(outcomes, scores, folds, n)
     limit = select.threshold_at(scores, outcomes, select.choose_rate(outcomes, scores, n))
     return r.Rejection(
         arm=arm, n=n, scorer=data.scorer, threshold=limit if np.isfinite(limit) else None,
-        takes=stats.mean_interval(chosen.takes, stats.Scale(1.0, float(n), (1.0, float(n))), draws=_DRAWS),
-        success=stats.mean_interval(chosen.success, stats.unit_scale(), draws=_DRAWS),
-        gain=stats.mean_interval(chosen.success - data.start_means(BASE), stats.pick_scale(), draws=_DRAWS),
+        takes=stats.mean_interval(kept.takes, stats.Scale(1.0, float(n), (1.0, float(n))), draws=_DRAWS),
+        success=stats.mean_interval(kept.success, stats.unit_scale(), draws=_DRAWS),
+        gain=stats.mean_interval(kept.success - data.start_means(BASE), stats.pick_scale(), draws=_DRAWS),
     )  # fmt: skip

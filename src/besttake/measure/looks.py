@@ -1,4 +1,4 @@
-"""How often a run was looked at before: a later look with more starts needs a test that holds over all looks."""
+"""Keep track of earlier looks at a run: a later look with more starts needs a test that is valid over all looks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Unit = tuple[str, str, int]
 """A start of a cell: (env, task, start)."""
 
 Look = tuple[int, int]
-"""(starts, seeds) of a cell when a result of the run was written."""
+"""The numbers of starts and seeds of a cell when a result of the run was written."""
 
 
 @dataclass(frozen=True)
 class CellHistory:
-    """What was said of a cell at earlier looks: the looks, and what was shown then and so stays shown.
+    """The earlier looks at a cell, and the answers that were given then, which stay.
 
     ``answered``: the questions that had an answer. ``shown``: the options that were shown to gain. ``option``: the one
     that was recommended and shown to be within `worth` of every other; ``given``: when, and with which gain.
@@ -43,14 +43,14 @@ class CellHistory:
 
 
 History = Mapping[str, CellHistory]
-"""What was said of each cell, by `cell_name`."""
+"""The history of each cell, by `cell_name`."""
 
 
 def load_history(previous: Result | None, settings: Settings) -> dict[str, CellHistory]:
-    """What the previous result of a run remembers; empty for a new run.
+    """The history of each cell from the previous result of a run; empty for a new run.
 
-    Answers stay only where the same was asked: by the same scorer, with the same number of takes to pick from, and with
-    the same effect worth acting on. The looks count in any case.
+    Answers stay only if the scorer, the number of takes to pick from and the effect worth acting on are the same. The
+    looks count in any case.
     """
     if previous is None:
         return {}
@@ -60,8 +60,7 @@ def load_history(previous: Result | None, settings: Settings) -> dict[str, CellH
             continue
         verdict = cell.verdict
         looks = tuple(zip(verdict.looks, verdict.look_seeds, strict=True))
-        asked = (previous.worth, cell.scorer, cell.headroom.n)
-        same = asked == (settings.worth, settings.scorer, settings.n)
+        same = (previous.worth, cell.scorer, cell.headroom.n) == (settings.worth, settings.scorer, settings.n)
         past[cell_name(cell.policy, cell.env, cell.group)] = _past(verdict, cell, looks) if same else CellHistory(looks)
     return past
 
@@ -79,35 +78,35 @@ def _past(verdict: Verdict, cell: Cell, looks: tuple[Look, ...]) -> CellHistory:
 
 
 def with_outgrown(history: History, outgrown: Sequence[Extent], envs: Mapping[str, EnvSpec]) -> dict[str, CellHistory]:
-    """``history`` with the looks at samples that were given more before a result of them was written.
+    """Add looks at samples that were extended before a result was written (``outgrown``) to ``history``.
 
-    Who watches a run and gives it more starts because it does not look decided has looked, too.
+    Someone who watches a run and extends it because it does not look decided has looked, too.
     """
-    looks = {name: list(own.looks) for name, own in history.items()}
+    looks = {name: list(past.looks) for name, past in history.items()}
     groups = {f"{uri} {task.name}": (uri, task.group) for uri, env in envs.items() for task in env.tasks}
     fewer: dict[tuple[str, int], int] = {}
-    for extent in sorted(outgrown, key=lambda one: len(one.starts)):
-        places = [groups[task] for task in extent.tasks if task in groups]
-        tasks = Counter([*places, *(("", "*") for _ in places)])
+    for extent in sorted(outgrown, key=lambda extent: len(extent.starts)):
+        cells = [groups[task] for task in extent.tasks if task in groups]
+        tasks = Counter([*cells, *(("", "*") for _ in cells)])
         for policy, ((env, group), count) in product(extent.policies, tasks.items()):
             name, starts, seeds = cell_name(policy, env, group), count * len(extent.starts), len(extent.seeds)
-            own, before = looks.setdefault(name, []), fewer.get((name, seeds), 0)
+            known, before = looks.setdefault(name, []), fewer.get((name, seeds), 0)
             fewer[name, seeds] = starts
-            # A result of this sample counts the starts that have takes, which may be a few less.
-            if not any(before < seen <= starts and had == seeds for seen, had in own):
-                own.append((starts, seeds))
-    return {name: replace(history.get(name, CellHistory()), looks=tuple(own)) for name, own in looks.items()}
+            # A result of this sample counts only starts that have takes, which may be a few less.
+            if not any(before < old_starts <= starts and old_seeds == seeds for old_starts, old_seeds in known):
+                known.append((starts, seeds))
+    return {name: replace(history.get(name, CellHistory()), looks=tuple(known)) for name, known in looks.items()}
 
 
 def cell_name(policy: str, env: str, group: str) -> str:
-    """What a cell is known by from one look to the next; a policy's summary stays the same when envs are added."""
+    """The name of a cell in all looks. That of a policy's summary has no env, so it stays when envs are added."""
     return " ".join((policy, *([] if group == "*" else [env]), group))
 
 
 def looks_at(units: Sequence[Unit], now: Look, past: CellHistory) -> RepeatedLooks:
-    """The earlier times at which a cell was judged, with other numbers of starts or seeds than ``now``.
+    """The earlier looks at a cell with other numbers of starts or seeds than ``now``.
 
-    A look at more starts counts for a later one at fewer, too: who may choose among samples finds a gain in one.
+    Looks at more starts count, too: someone who may choose among samples finds a gain in one of them.
     """
     counted = {look for look in past.looks if look[0] > 0 and look != now}
     grown = len({seeds for _, seeds in counted if seeds != now[1]})
@@ -117,7 +116,7 @@ def looks_at(units: Sequence[Unit], now: Look, past: CellHistory) -> RepeatedLoo
 
 
 def random_order(units: Sequence[Unit], seed: int) -> list[Unit]:
-    """The starts of a run until decided, shuffled across tasks by the seed of the run; no other start moves them."""
+    """The starts shuffled across tasks, by the seed of the run; adding starts does not change the order of others."""
 
     def place(unit: Unit) -> bytes:
         return hashlib.sha256(" ".join(map(str, (seed, *unit))).encode()).digest()
@@ -126,13 +125,13 @@ def random_order(units: Sequence[Unit], seed: int) -> list[Unit]:
 
 
 def looks_until(units: Sequence[Unit], places: Mapping[Unit, int]) -> RepeatedLooks:
-    """The one long look at a run until decided, where ``places`` says when each start came."""
+    """The continuous look at a run until decided, whose starts were played in the order of ``places``."""
     order = sorted(range(len(units)), key=lambda i: places[units[i]])
     return RepeatedLooks(np.array(order, dtype=np.int64), (), until=True)
 
 
 def in_order(units: Sequence[Unit]) -> np.ndarray:
-    """Positions of the starts by index, the tasks of one index shuffled: more starts per task go to the end."""
+    """Positions of ``units`` sorted by start index, with the tasks of an index shuffled: new starts come last."""
 
     def place(i: int) -> tuple[int, bytes]:
         env, task, start = units[i]

@@ -1,10 +1,10 @@
-"""What the takes of an unfinished run say so far, with bounds that hold whenever one looks.
+"""Measure the takes of an unfinished run, with bounds that hold however often you look.
 
-Takes that end sooner are there sooner, and those are the successes. So only starts whose takes are all there count, in
-an order that was fixed before the first take, and only up to the first start that is still being played.
+Successful takes end sooner, so the takes that are there first are not a fair sample. Therefore starts count only once
+all their takes are there, in an order that was fixed before the first take, up to the first start that is still played.
 
-A fixed sample plays task after task, so each task stands for itself here. A run until decided keeps the cells of its
-last round (`read_round`), which are exactly what its own decision saw.
+A fixed sample plays one task after the other, so each task is a cell here. A run until decided stores the cells of its
+last round (`read_round`), on which its own decision was based.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.manifest import Manifest
 
 ROUNDS = "rounds.json"
-"""The file of a run until decided that holds the cells of its last round."""
+"""The file with the cells of the last round of a run until decided."""
 SESSION = "session"
-"""The entry of a run's identity that says that people played its takes: its hypotheses."""
-_MOST = 64 << 20
+"""The entry in the identity of a session on a robot, with its hypotheses."""
+_MOST_BYTES = 64 << 20
 _MOST_SEEDS = 1000
 
 
 @dataclass(frozen=True)
 class PartialCell:
-    """A cell so far: its path, the findings on those questions of `SHOWN` that it can answer, and pass@1 of base.
+    """A cell so far: its path, its findings on the questions of `SHOWN`, and pass@1 of base.
 
-    ``cell.starts`` is the number of starts that count, ``planned`` the final number (None: as many as it needs).
+    ``cell.starts`` is the number of starts that count, ``planned`` the final number, or None if it is not fixed.
     """
 
     cell: r.Cell
@@ -52,16 +52,16 @@ _ROUND = TypeAdapter(list[PartialCell])
 
 
 def partial_cell(data: CellData, settings: Settings, planned: int | None) -> PartialCell:
-    """What the starts of a cell say so far, in the order of the run (``settings.places``), else in that of the plan."""
+    """Measure the starts of a cell so far, in the order of ``settings.places`` or, without it, of ``data.units``."""
     places = {unit: i for i, unit in enumerate(data.units)} if settings.places is None else settings.places
-    own, nothing = replace(settings, places=places), r.Estimate(reason="not measured")
+    settings, missing = replace(settings, places=places), r.Estimate(reason="not measured")
     tasks = Counter((env, task) for env, task, _ in data.units)
     cell = r.Cell(
         policy=data.policy, env=data.env, group=data.group, starts=len(data.units), seeds=settings.seeds,
         takes=sum(arm.takes for arm in data.arms.values()), errors=data.errors, missing=0, window=data.windows[0],
         scorer=data.scorer,
         tasks=[
-            r.TaskLine(env=env, task=task, starts=n, takes=0, errors=0, pass_1=nothing, pass_n=nothing, gain=nothing)
+            r.TaskLine(env=env, task=task, starts=n, takes=0, errors=0, pass_1=missing, pass_n=missing, gain=missing)
             for (env, task), n in tasks.items()
         ],
     )  # fmt: skip
@@ -69,32 +69,32 @@ def partial_cell(data: CellData, settings: Settings, planned: int | None) -> Par
     if BASE not in arms:
         return PartialCell(cell, {}, None, planned)
     questions = {question.name: question for question in questions_of(arms, settings.n)}
-    found = answer(
+    findings = answer(
         [questions[name] for name in SHOWN if name in questions], settings.worth, looks_until(data.units, places)
     )
-    findings = {name: finding for name, finding in found.items() if finding.estimate.value is not None}
+    findings = {name: finding for name, finding in findings.items() if finding.estimate.value is not None}
     means = data.start_means(BASE)
     pass_1 = float(np.nanmean(means)) if np.isfinite(means).any() else None
-    cell = cell.model_copy(update={"path": path_of(data, own, Stop("going on"))})
+    cell = cell.model_copy(update={"path": path_of(data, settings, Stop("going on"))})
     return PartialCell(cell, findings, pass_1, planned)
 
 
 def round_json(cells: Sequence[PartialCell]) -> bytes:
-    """The cells of a round of a run until decided, as `read_round` reads them."""
+    """The JSON of the cells of a round, which `read_round` reads."""
     return _ROUND.dump_json(list(cells))
 
 
 def read_round(directory: Path) -> list[PartialCell]:
-    """The cells of the last round of a run until decided; none where they cannot be read."""
+    """The cells of the last round of a run until decided; empty if they cannot be read."""
     try:
         path = directory / ROUNDS
-        return _ROUND.validate_json(path.read_bytes()) if path.stat().st_size <= _MOST else []
+        return _ROUND.validate_json(path.read_bytes()) if path.stat().st_size <= _MOST_BYTES else []
     except (OSError, ValueError):
         return []
 
 
 def settings_of(manifest: Manifest) -> Settings:
-    """The settings of a run that its manifest knows."""
+    """The settings of a run that are in its manifest."""
     plan = manifest.plan
     seeds = min(_MOST_SEEDS, max(manifest.extent.seeds, default=0) + 1)
     best_of, worth = plan.get("best_of"), plan.get("worth")
@@ -107,7 +107,7 @@ def settings_of(manifest: Manifest) -> Settings:
 
 
 def fixed_cells(manifest: Manifest, rows: Mapping[TakeKey, Row]) -> list[CellData]:
-    """The tasks of a fixed sample, each with its starts up to the first that is not complete. Nothing is scored yet."""
+    """The tasks of a fixed sample, each with its starts up to the first that is not complete, without scores."""
     extent, settings, cells = manifest.extent, settings_of(manifest), []
     for policy in extent.policies:
         arms = [arm for arm in extent.arms if arm not in manifest.skipped.get(policy, ())]

@@ -1,12 +1,12 @@
-"""A finished run measured again with other scores: how well each scorer picks, on the same takes of the arm ``base``.
+"""Compare how well scorers pick, on the same `base` takes of a finished run.
 
-Everything is a mean over starts with a 95 % interval. Of start i, when the best of n takes is kept:
+Each quantity is a mean over starts with a 95 % interval. At start i, if the best of n takes is kept:
 
 | quantity | of a start | what it says |
 | --- | --- | --- |
 | gain | S_i - pass@1_i | S_i is the success of the chosen take; a random choice gains nothing |
-| over own | gain_i - gain_i of the run's own scorer | what another choice of the scorer would change |
-| harm | pass@n_i - S_i | it picks a failure though a success was there; of a random choice this is the headroom |
+| over own | gain_i - gain_i of the run's own scorer | what choosing this scorer would change |
+| harm | pass@n_i - S_i | it picks a failure although there was a success; for a random choice this is the headroom |
 | AUC | chance that a success of the start scores above a failure of it | only starts with both count |
 """
 
@@ -22,7 +22,7 @@ from besttake.core.sequential import RepeatedLooks, fixed_stake
 from besttake.core.stats import Estimate
 from besttake.core.verdict import estimate_again
 from besttake.errors import RunError
-from besttake.measure.arrays import CellData, arm_takes, leading
+from besttake.measure.arrays import CellData, arm_takes, truncate
 from besttake.measure.looks import CellHistory, Unit, looks_at, looks_until
 from besttake.measure.verdict import Kind, question
 from besttake.result import Cell, Result
@@ -30,36 +30,36 @@ from besttake.takes.key import Row, TakeKey
 from besttake.takes.scores import ScoreName, Scores
 from besttake.types import F64
 
-OTHER_TAKES = "its takes are not those that its result was made of; run the same diagnosis again"
+TAKES_CHANGED = "its takes are not those of its result; run the same diagnosis again"
 
 
 def starts_of_cell(cell: Cell, rows: Mapping[TakeKey, Row]) -> list[Unit]:
-    """The starts of a cell, in the order in which its result counts them."""
+    """The starts of a cell, in the order of its result."""
     tasks = [(line.env, line.task) for line in cell.tasks]
     units = {(k.env, k.task, k.start) for k in rows if k.policy == cell.policy and (k.env, k.task) in tasks}
     return sorted(units, key=lambda unit: (tasks.index(unit[:2]), unit[2]))
 
 
-def other_takes(cell: Cell, rows: Mapping[TakeKey, Row]) -> bool:
-    """Whether a run holds more or fewer takes of a cell than its result was made of: it went on since."""
+def takes_changed(cell: Cell, rows: Mapping[TakeKey, Row]) -> bool:
+    """Whether a run holds more or fewer takes of a cell than its result counts, because it continued since."""
     if cell.arms is None:  # no take of the base arm was finished, so there is no number to compare
         return False
     tasks, arms = {(line.env, line.task) for line in cell.tasks}, cell.arms.arms
-    own = (row for k, row in rows.items() if k.policy == cell.policy and (k.env, k.task) in tasks and k.arm in arms)
-    return sum(row.status == "done" for row in own) != cell.takes
+    takes = (row for k, row in rows.items() if k.policy == cell.policy and (k.env, k.task) in tasks and k.arm in arms)
+    return sum(row.status == "done" for row in takes) != cell.takes
 
 
 def check_same_takes(run: Path, result: Result, rows: Mapping[TakeKey, Row]) -> None:
-    """RunError where a run went on since its result was made."""
+    """RunError if a run continued since its result was made."""
     for cell in result.cells:
-        if other_takes(cell, rows):
-            raise RunError(f"{run}: {cell.policy}, {cell.group}: {OTHER_TAKES}")
+        if takes_changed(cell, rows):
+            raise RunError(f"{run}: {cell.policy}, {cell.group}: {TAKES_CHANGED}")
 
 
 def base_takes(
     cell: Cell, units: Sequence[Unit], rows: Mapping[TakeKey, Row], scores: Scores | None, scorers: Sequence[str]
 ) -> CellData:
-    """The takes of ``units`` with the scores of ``scorers``; the first one picks."""
+    """The `base` takes of ``units`` with the scores of ``scorers``, of which the first picks."""
     windows = ("full", "common", "episode") if cell.window == "full" else ("common", "episode")
     names = [ScoreName(name, window) for name in dict.fromkeys(scorers) for window in windows]
     takes = arm_takes(cell.policy, units, BASE, cell.seeds, names, rows, scores)
@@ -69,8 +69,8 @@ def base_takes(
     )  # fmt: skip
 
 
-def chosen_from(cell: Cell) -> int:
-    """How many takes a choice is made from."""
+def choice_size(cell: Cell) -> int:
+    """The number of takes per start from which one is kept."""
     return cell.headroom.n if cell.headroom is not None else cell.seeds
 
 
@@ -79,8 +79,8 @@ class ScorerRow:
     """How well one scorer picks, on the window that the verdict reads.
 
     ``success`` is that of the picked take, ``capture`` is gain over headroom; the table above explains the others.
-    ``own``: the run's verdict picks by it. ``leak``: it depends on the length of a take, which gives the outcome away
-    if episodes stop at success.
+    ``own``: it is the scorer of the run's verdict. ``leak``: it depends on the length of a take, which gives the
+    outcome away if episodes stop at success.
     """
 
     scorer: str
@@ -96,10 +96,10 @@ class ScorerRow:
 
 @dataclass(frozen=True)
 class ScorerComparison:
-    """All scorers of a run, highest gain first, on the takes of one policy and task group (``*``: of all its tasks).
+    """All scorers of a run, from the highest gain, on the takes of a policy and task group (``*`` for all its tasks).
 
-    One of ``n`` takes is picked, by its score on the ``window``; ``starts`` is how many starts count. ``headroom`` is
-    what a choice that knew the outcomes would gain, ``shortest`` what picking the shortest take gains: a control.
+    One of ``n`` takes is picked by its score on ``window``; ``starts`` is the number of starts. ``headroom`` is what a
+    choice that knows the outcomes gains, ``shortest`` what picking the shortest take gains: a control.
     """
 
     policy: str
@@ -116,22 +116,22 @@ class ScorerComparison:
 def compare_scorers(
     cell: Cell, rows: Mapping[TakeKey, Row], scores: Scores, places: Mapping[Unit, int] | None
 ) -> ScorerComparison | None:
-    """Every scorer on the takes of a cell of a finished run; None where it has no scored take.
+    """Compare all scorers on the takes of a cell of a finished run; None if no take has a score.
 
-    ``places``: of every start of the plan in the order of a run until decided, whose intervals hold at any time; None
-    for a fixed sample.
+    ``places``: the place of every planned start in the order of a run until decided, whose intervals are valid at any
+    time; None for a fixed sample.
     """
     scorers = list(dict.fromkeys((cell.scorer, *scores.scorers)))
     data = base_takes(cell, starts_of_cell(cell, rows), rows, scores, scorers)
     if places is not None and cell.group == "*":
-        data = leading(data, rows.keys(), places)
-    picks = _Picks(data, chosen_from(cell), _looks(cell, data, places))
+        data = truncate(data, rows.keys(), places)
+    picks = _Picks(data, choice_size(cell), _looks(cell, data, places))
     base, window = data.arms[BASE], data.windows[0]
-    known = {scorer: own for scorer in scorers if (own := base.score(ScoreName(scorer, window))) is not None}
-    if not known:
+    scored = {name: values for name in scorers if (values := base.score(ScoreName(name, window))) is not None}
+    if not scored:
         return None
-    own = picks.gains(known[cell.scorer]) if cell.scorer in known else None
-    listed = [picks.row(scorer, values, own, is_own=scorer == cell.scorer) for scorer, values in known.items()]
+    own = picks.gains(scored[cell.scorer]) if cell.scorer in scored else None
+    listed = [picks.row(name, values, own, is_own=name == cell.scorer) for name, values in scored.items()]
     return ScorerComparison(
         cell.policy, cell.env, cell.group, window, picks.n, data.played,
         picks.estimate("headroom", headroom.start_headroom(base.outcomes, picks.n)),
@@ -141,7 +141,7 @@ def compare_scorers(
 
 
 def _looks(cell: Cell, data: CellData, places: Mapping[Unit, int] | None) -> RepeatedLooks:
-    """How often the cell was looked at, as its result remembers."""
+    """The looks at the cell that its result records."""
     if places is not None:
         return looks_until(data.units, places)
     verdict = cell.verdict
@@ -151,7 +151,7 @@ def _looks(cell: Cell, data: CellData, places: Mapping[Unit, int] | None) -> Rep
 
 @dataclass(frozen=True)
 class _Picks:
-    """The best of ``n`` takes of a cell, by any scores, with intervals that hold for its ``looks``."""
+    """Picks the best of ``n`` takes of a cell by any scores, with intervals that are valid for its ``looks``."""
 
     data: CellData
     n: int
@@ -167,11 +167,11 @@ class _Picks:
         return select.shortest(self.outcomes, self.data.arms[BASE].lengths, self.n).gains
 
     def gains(self, scores: F64) -> F64:
-        """The gain (S,) of picking by ``scores`` (S, N)."""
+        """The gain (S,) of picking the take with the highest of ``scores`` (S, N)."""
         return select.select(self.outcomes, scores, self.n).gains
 
     def row(self, scorer: str, scores: F64, own: F64 | None, *, is_own: bool) -> ScorerRow:
-        """What ``scorer`` gives, whose scores are (S, N); ``own``: the gain (S,) of the run's own scorer."""
+        """Measure ``scorer`` by its ``scores`` (S, N); ``own``: the gain (S,) of the run's own scorer, if known."""
         name, chosen = ScoreName(scorer, self.data.windows[0]), select.select(self.outcomes, scores, self.n)
         harm = headroom.start_pass_at_k(self.outcomes, self.n) - chosen.successes
         over_own = Estimate(reason="this is the run's own scorer" if is_own else "the run's own scorer has no scores")
@@ -184,7 +184,7 @@ class _Picks:
         )  # fmt: skip
 
     def estimate(self, kind: Kind, values: F64) -> Estimate:
-        """The mean of ``values`` (S,), with the interval that a diagnosis gives the same quantity."""
+        """The mean of ``values`` (S,), with the interval that a diagnosis gives for the same quantity."""
         takes = headroom.tally(self.outcomes)[0]
         return question("", kind, values, self.n, takes, seeds=self.outcomes.shape[1]).estimate(self.looks)
 
@@ -197,6 +197,6 @@ class _Picks:
         return self._mean(select.start_auc(self.outcomes, scores), stats.unit_scale())
 
     def _capture(self, gains: F64) -> Estimate:
-        """Gain over headroom. No interval of a ratio holds at any time, so a run until decided has none here."""
+        """Gain over headroom, without an interval in a run until decided: that of a ratio is not valid at any time."""
         capture = stats.capture_interval(gains, headroom.start_headroom(self.outcomes, self.n))
         return replace(capture, low=None, high=None) if self.looks.until else capture

@@ -1,7 +1,7 @@
-"""Until decided: what is still open in a cell, and which arms it needs.
+"""Find the open parts of a cell's verdict in a run until decided, and the arms that these need.
 
-`verbs/diagnose/until.py` asks `Watch` after each round which arms a cell has to run. What it answers follows from the
-takes in the order of the run, and from nothing else.
+After each round, `verbs/diagnose/until.py` asks `CellTracks` which arms a cell has to run. The answer depends only on
+the takes, in the order of the run.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from besttake.measure.verdict import answers_of, questions_of
 from besttake.result import Answer
 
 ROUND = 10
-"""Starts of a cell in one round."""
+"""Starts per cell in one round."""
 
-Stopped = Literal["decided", "budget", "starts", "hopeless"]
+StopReason = Literal["decided", "budget", "starts", "hopeless"]
 """Why a cell was stopped: it is decided, the budget is spent, there are no more starts, or no take can settle it."""
 CellName = tuple[str, str]
 """A cell of one policy: (env, task group)."""
 SHOWN = ("headroom", "gain", RETRIEVE, COOLED, "content")
-"""The questions that are shown while a run goes on: those behind the first two answers of the verdict."""
+"""The questions that the live page shows: those behind the first two answers of the verdict."""
 PAPER_STARTS = 500
-"""Starts of a cell in the paper's protocol: 50 of each of 10 tasks."""
+"""Starts per cell in the paper's protocol: 50 of each of 10 tasks."""
 
 
 def arms_of(question: str) -> frozenset[str]:
-    """The arms whose takes a question is about."""
+    """The arms whose takes answer a question."""
     pairs = {
         "content": (RETRIEVE, COOLED), "beyond_shuffled": (RETRIEVE, SHUFFLED), "combine": (BASE, RETRIEVE),
     }  # fmt: skip
@@ -51,8 +51,8 @@ def arms_of(question: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Watch:
-    """A cell along its starts: the track of every question that its arms can answer, in the order of the run."""
+class CellTracks:
+    """The track of every question that a cell can answer along its starts, in the order of the run."""
 
     tracks: Mapping[str, Track]
     n: int
@@ -64,28 +64,28 @@ class Watch:
     def of(
         cls, arms: Mapping[str, ScoredTakes], order: NDArray[np.int64], n: int, worth: float, *,
         deterministic: bool = False, leak_free: bool = True,
-    ) -> Watch:  # fmt: skip
-        """Watch takes (S, N) by arm, NaN where one was not made; ``order`` (T,) of the starts."""
-        asked = [question for question in questions_of(arms, n) if not question.reason]
+    ) -> CellTracks:  # fmt: skip
+        """From the takes of each arm (S, N), NaN where one is missing, and the ``order`` (T,) of the starts."""
+        questions = [question for question in questions_of(arms, n) if not question.reason]
         most = int(tally(arms[BASE].outcomes)[0].max(initial=0))
-        if not asked:
+        if not questions:
             return cls({}, n, most, deterministic, leak_free)
-        values = np.stack([question.values[order] for question in asked], axis=1)
-        ruling = np.stack([question.ruling[order] for question in asked], axis=1)
-        made = tracks(values, [q.widest for q in asked], [q.stake for q in asked], worth, ruling=ruling)
-        return cls(dict(zip((q.name for q in asked), made, strict=True)), n, most, deterministic, leak_free)
+        values = np.stack([question.values[order] for question in questions], axis=1)
+        ruling = np.stack([question.ruling[order] for question in questions], axis=1)
+        along = tracks(values, [q.widest for q in questions], [q.stake for q in questions], worth, ruling=ruling)
+        return cls(dict(zip((q.name for q in questions), along, strict=True)), n, most, deterministic, leak_free)
 
     def findings(self, starts: Mapping[str, int]) -> dict[str, Finding]:
-        """The answer to each question where each arm was run from the first so many starts."""
+        """The answer to each question, if each arm was run from the first ``starts[arm]`` starts."""
         findings = {"headroom": Finding("open", Estimate(reason="not measured"))}
         for name, track in self.tracks.items():
-            seen = min(starts.get(arm, 0) for arm in arms_of(name))
-            mean = float(track.mean[seen - 1]) if seen and track.count[seen - 1] else None
-            findings[name] = Finding(track.answer(seen), Estimate(mean), *track.p_values(seen))
+            count = min(starts.get(arm, 0) for arm in arms_of(name))
+            mean = float(track.mean[count - 1]) if count and track.count[count - 1] else None
+            findings[name] = Finding(track.answer(count), Estimate(mean), *track.p_values(count))
         return findings
 
     def open_parts(self, starts: Mapping[str, int], run: Collection[str]) -> dict[str, frozenset[str]]:
-        """The open parts of the verdict where each arm was run from the first so many starts, and the arms they need.
+        """The open parts of the verdict, with the arms that each needs, if each arm has ``starts[arm]`` starts.
 
         A part that no further take of the arms ``run`` can settle needs none.
         """
@@ -99,7 +99,7 @@ class Watch:
 def _needed(
     findings: Mapping[str, Finding], answers: Mapping[str, Answer], run: Collection[str]
 ) -> dict[str, frozenset[str]]:
-    """By open part of a verdict (takes, cooling, demonstrations, arms), the arms that it needs."""
+    """The arms that each open part of a verdict needs; the parts are takes, cooling, demonstrations and arms."""
 
     def is_open(name: str) -> bool:
         return name in findings and findings[name].answer == "open"
@@ -107,7 +107,7 @@ def _needed(
     parts: dict[str, frozenset[str]] = {}
     takes, demonstrations = answers["takes"], answers["demonstrations"]
     if takes.answer == "open":
-        # Without a score headroom may still be ruled out, and with it every gain.
+        # Even without a score, more takes may rule out headroom, and with it any gain.
         helps = not takes.reason or (takes.reason == "no-score" and is_open("headroom"))
         parts["takes"] = frozenset({BASE} if helps else ())
     if is_open(COOLED):
@@ -129,16 +129,17 @@ def _needed(
     return parts
 
 
-def begin_with(run: Collection[str]) -> frozenset[str]:
-    """The arms of the first round: all but ``shuffled``, which is asked only where retrieval is chosen."""
+def first_arms(run: Collection[str]) -> frozenset[str]:
+    """The arms of the first round. `shuffled` waits until `retrieve` beats `cooled`, if both are run."""
     return frozenset(run) - ({SHUFFLED} if {RETRIEVE, COOLED} <= set(run) else set())
 
 
 @dataclass
 class Rounds:
-    """Which takes of a policy come next: ``order`` of all its starts, the cell of each, and the takes still affordable.
+    """Chooses the next takes of a policy. ``budget`` is the number of takes that are left.
 
-    ``played`` has the arms of each start so far, in the order in which they were asked for.
+    ``order`` has all its starts, ``cell_of`` the cell of each, and ``played`` the arms of each start so far, in the
+    order in which they were chosen.
     """
 
     order: Sequence[Unit]
@@ -148,14 +149,14 @@ class Rounds:
     played: dict[Unit, frozenset[str]]
 
     def next(self, needed: Mapping[CellName, frozenset[str]]) -> list[tuple[Unit, frozenset[str]]]:
-        """The next starts of the cells that need arms, about `ROUND` each, as far as the budget goes."""
-        wanted = [
+        """Choose the next starts of the cells that need arms, about `ROUND` per cell, within the budget."""
+        candidates = [
             (unit, needed[self.cell_of[unit]])
             for unit in self.order
             if unit not in self.played and needed.get(self.cell_of[unit])
         ]
         chosen: list[tuple[Unit, frozenset[str]]] = []
-        for unit, arms in wanted[: ROUND * len({self.cell_of[unit] for unit, _ in wanted})]:
+        for unit, arms in candidates[: ROUND * len({self.cell_of[unit] for unit, _ in candidates})]:
             cost = len(arms) * self.seeds
             if cost > self.budget:
                 break
@@ -170,14 +171,14 @@ class Rounds:
 
 
 def path_of(data: CellData, settings: Settings, stop: Stop) -> r.CellPath:
-    """How a run until decided went in a cell: why it stopped, and after how many takes each question was settled."""
+    """Why a cell of a run until decided was stopped, and after how many takes each question was settled."""
     assert settings.places is not None
     order = looks_until(data.units, settings.places).order
-    made = np.stack([np.isfinite(arm.outcomes).sum(axis=1) for arm in data.arms.values()])
-    spent = np.cumsum(made.sum(axis=0)[order])
+    takes = np.stack([np.isfinite(arm.outcomes).sum(axis=1) for arm in data.arms.values()])
+    spent = np.cumsum(takes.sum(axis=0)[order])
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
     settled = {}
-    for name, track in Watch.of(arms, order, settings.n, settings.worth).tracks.items() if BASE in arms else ():
+    for name, track in CellTracks.of(arms, order, settings.n, settings.worth).tracks.items() if BASE in arms else ():
         first = min(track.yes, track.no)
         if name in SHOWN and track.count[-1:].any() and first <= len(order):
             settled[name] = int(spent[max(0, first - 1)])

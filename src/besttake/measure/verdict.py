@@ -1,7 +1,7 @@
-"""The verdict of a cell: the questions that are asked of it, its options, what to do, and the paper's three answers.
+"""Make the verdict of a cell: its questions, its options, the recommended one, and the paper's three answers.
 
-`questions_of` lists what a cell can be asked, each question with one value per start and estimated once: the verdict,
-the table of arms, headroom, the selectors, the report and `besttake plan` all read these estimates.
+`questions_of` lists the questions that a cell can answer, with one value per start. Each is estimated once, and the
+verdict, the tables of arms, headroom and selectors, the report and `besttake plan` all use that estimate.
 
 | name | value of a start | kind |
 | --- | --- | --- |
@@ -16,8 +16,8 @@ the table of arms, headroom, the selectors, the report and `besttake plan` all r
 | ``beyond_shuffled`` | pass@1 of retrieve - pass@1 of shuffled | difference |
 | ``combine`` | best-scored of n retrieve takes - best-scored of n base takes | pick |
 
-`judge` makes the verdict: its options are the arms (but for controls that nobody would choose), each with one take and
-with the best of n by the run's score. `besttake.core.verdict` has the rules for both.
+`judge` makes the verdict. Its options are the arms, except for controls that nobody would choose, each with one take
+and with the best of n by the run's score. `besttake.core.verdict` has the rules for both.
 """
 
 from __future__ import annotations
@@ -41,27 +41,26 @@ from besttake.measure.looks import CellHistory
 from besttake.types import F64
 
 MOST = 500
-"""No forecast looks further ahead than this many starts: the test is laid out for them."""
+"""Forecasts look at most this many starts ahead, for which the test is laid out."""
 _ALPHA = 0.05
 _CONTROLS = (SHUFFLED,)
 _ZERO = Estimate(0.0, 0.0, 0.0)
 _UNMEASURED = Estimate(reason="not measured")
 Kind = Literal["headroom", "choice", "difference", "pick"]
-"""What sort of value a question is about: it says where values can lie, and what a later look stakes on them."""
+"""The kind of a question's values, which tells their range and the stake of a later look."""
 _CONTENT = (RETRIEVE, COOLED)
 """The arm and the control of the question ``content``."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Is the mean over starts of ``values`` (S,) worth acting on? NaN where a start has no value.
+    """The question whether the mean over starts of ``values`` (S,) is worth acting on; NaN where there is no value.
 
-    ``ruling`` (S,): the same without starts that have too few takes to keep the best of n. The best of fewer gains
-    less, so a NO may not rest on them. ``scale``: where the values of these starts can lie. ``reason``: why no start
-    has a value.
+    ``ruling`` (S,): the same, but NaN for starts with fewer than n takes. The best of fewer gains less, so a NO may not
+    rest on these. ``scale``: the range of the values. ``reason``: why no start has a value.
 
-    A test that is looked at again bets ``stake`` on values within ``widest``. Both follow from the plan and not from
-    the takes that were made, so that no start changes what was decided before it.
+    A test for repeated looks bets ``stake`` on values within ``widest``. Both depend on the plan and not on the takes,
+    so that no start changes earlier decisions.
     """
 
     name: str
@@ -73,7 +72,7 @@ class Question:
     reason: str = ""
 
     def estimate(self, looks: RepeatedLooks | None = None) -> Estimate:
-        """The mean with its interval, by the test for repeated looks where there were earlier ones."""
+        """The mean with its interval, which is that for repeated looks if there were earlier ones."""
         if self.reason:
             return Estimate(reason=self.reason)
         if looks is None or not looks.anytime:
@@ -81,7 +80,7 @@ class Question:
         return verdict.estimate_again(self.values, self.widest, looks, self.stake)
 
     def ask(self, worth: float, looks: RepeatedLooks | None = None, *, draws: int = 10_000) -> Finding:
-        """The answer, with the same estimate."""
+        """The answer, with the estimate that `estimate` gives."""
         if self.reason:
             return Finding("open", Estimate(reason=self.reason))
         if looks is None or not looks.anytime:
@@ -92,7 +91,7 @@ class Question:
 def question(
     name: str, kind: Kind, values: ArrayLike, n: int, takes: ArrayLike, *, seeds: int | None = None
 ) -> Question:
-    """A question about ``values`` (S,) where one of n takes is kept; ``takes``: those of each start, of ``seeds``."""
+    """Make a question about ``values`` (S,) if one of n takes is kept; ``takes`` (S,) of ``seeds`` were finished."""
     x, reason = np.asarray(values, dtype=np.float64), ""
     counts = np.broadcast_to(np.asarray(takes, dtype=np.int64), x.shape)
     most = int(counts.max(initial=0))
@@ -108,7 +107,7 @@ def question(
         scale = stats.difference_scale(fewest)
     widest = scale
     if kind in ("headroom", "choice"):
-        # However many takes a start has, no value leaves the range of n takes.
+        # However many takes a start has, its value is within the range for n takes.
         reach = stats.headroom_scale(n).hi
         widest = replace(scale, lo=-reach if kind == "choice" else 0.0, hi=reach)
     enough = (counts >= n) | (kind == "difference")
@@ -117,14 +116,14 @@ def question(
 
 
 def beyond_control(arm: str, control: str) -> str:
-    """The name of the question whether an arm is better than its control."""
+    """The name of the question whether ``arm`` is better than ``control``."""
     return arm if control == BASE else "content" if (arm, control) == _CONTENT else f"{arm}_beyond_control"
 
 
 def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str, str] | None = None) -> list[Question]:
-    """Every question that the takes of ``arms`` can answer; their rows are the same starts, ``base`` among them.
+    """List every question that the takes of ``arms`` can answer. `base` is one of them, and all have the same starts.
 
-    ``controls``: the arm that an arm is compared with, besides base.
+    ``controls``: the arm that each arm is compared with besides base.
     """
     base = arms[BASE]
     takes = {name: tally(arm.outcomes)[0] for name, arm in arms.items()}
@@ -135,14 +134,14 @@ def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str,
         if arm.scores is not None
     }
     others = [name for name in arms if name != BASE]
-    # With the arms that are compared, or whose best of n takes is kept.
-    asked: list[tuple[str, Kind, tuple[str, ...], ArrayLike]] = [
+    # Name, kind, the arms that are compared or whose best of n takes is kept, and values.
+    rows: list[tuple[str, Kind, tuple[str, ...], ArrayLike]] = [
         ("headroom", "headroom", (BASE,), start_headroom(base.outcomes, n))
     ]
     if BASE in kept:
-        asked.append(("gain", "choice", (BASE,), kept[BASE] - ones[BASE]))
+        rows.append(("gain", "choice", (BASE,), kept[BASE] - ones[BASE]))
     if base.lengths is not None:
-        asked.append(("shortest", "choice", (BASE,), select.shortest(base.outcomes, base.lengths, n).gains))
+        rows.append(("shortest", "choice", (BASE,), select.shortest(base.outcomes, base.lengths, n).gains))
     compared = [(name, name, BASE) for name in others]
     compared += [("content", RETRIEVE, COOLED), ("beyond_shuffled", RETRIEVE, SHUFFLED)]
     compared += [
@@ -150,74 +149,73 @@ def questions_of(arms: Mapping[str, ScoredTakes], n: int, controls: Mapping[str,
         for name, control in (controls or {}).items()
         if control != BASE and (name, control) != _CONTENT
     ]
-    asked += [
+    rows += [
         (name, "difference", (arm, control), ones[arm] - ones[control])
         for name, arm, control in compared
         if {arm, control} <= set(arms)
     ]
-    asked += [(f"{name}_selection", "choice", (name,), kept[name] - ones[name]) for name in others if name in kept]
-    asked += [(f"{name}_selected", "pick", (name,), kept[name] - ones[BASE]) for name in others if name in kept]
+    rows += [(f"{name}_selection", "choice", (name,), kept[name] - ones[name]) for name in others if name in kept]
+    rows += [(f"{name}_selected", "pick", (name,), kept[name] - ones[BASE]) for name in others if name in kept]
     if {RETRIEVE, BASE} <= set(kept):
-        asked.append(("combine", "pick", (RETRIEVE, BASE), kept[RETRIEVE] - kept[BASE]))
+        rows.append(("combine", "pick", (RETRIEVE, BASE), kept[RETRIEVE] - kept[BASE]))
     seeds = int(np.asarray(base.outcomes).shape[1])
     return [
         question(name, kind, values, n, np.minimum.reduce([takes[arm] for arm in about]), seeds=seeds)
-        for name, kind, about, values in asked
+        for name, kind, about, values in rows
     ]
 
 
 def answer(
     questions: Iterable[Question], worth: float, looks: RepeatedLooks | None = None, *, draws: int = 10_000
 ) -> dict[str, Finding]:
-    """The answer to each question, by name. ``worth`` is a fraction: .03 is 3 points.
-
-    ``looks``: where the run was looked at before with fewer starts.
-    """
+    """Answer each question, by name, with earlier ``looks`` at the run. ``worth`` is a fraction: .03 is 3 points."""
     return {question.name: question.ask(worth, looks, draws=draws) for question in questions}
 
 
 @dataclass(frozen=True)
 class _Option:
-    """An option: ``success`` (S,) of each start, and the name of the question whether it beats one take of base."""
+    """An option: its ``success`` (S,) at each start, and the name of the question whether it beats one take of base."""
 
     name: str
     arm: str
     takes: int
     success: F64
-    asked: str
+    question: str
 
 
 def judge(
-    data: CellData, settings: Settings, asked: Sequence[Question], findings: Mapping[str, Finding],
+    data: CellData, settings: Settings, questions: Sequence[Question], findings: Mapping[str, Finding],
     looks: RepeatedLooks, past: CellHistory,
 ) -> r.Verdict:  # fmt: skip
-    """What the policy of a cell needs. ``past``: what was said of it at earlier looks."""
+    """Make the verdict of a cell. ``past``: the answers that it got at earlier looks."""
     n, worth = settings.n, settings.worth
     most, leak_free = int(tally(data.arms[BASE].outcomes)[0].max()), data.windows[0] != "episode"
     answers = answers_of(findings, n, most, deterministic=data.deterministic, leak_free=leak_free)
     for name in ("demonstrations", "both"):
         if data.left_out and answers[name].answer == "not measured":
             answers[name] = answers[name].model_copy(update={"reason": "left-out"})
-    further = _forecasts(answers, asked, looks, worth, data.spare)
-    chosen = _chosen(data, settings, {q.name: q for q in asked}, findings, looks, past)
-    if chosen["answer"] == "leave" and answers["takes"].reason == "no-score":
-        chosen["answer"] = "open"  # there is headroom, and nothing tried could have found it
+    further = _forecasts(answers, questions, looks, worth, data.spare)
+    advice = _advise(data, settings, {q.name: q for q in questions}, findings, looks, past)
+    if advice["answer"] == "leave" and answers["takes"].reason == "no-score":
+        advice["answer"] = "open"  # there is headroom, and no option that was tried could have found it
+    beyond = findings.get("beyond_shuffled")
+    not_shown = beyond is not None and beyond.answer != "yes" and beyond.estimate.value is not None
     counts, seeds = zip(*sorted({*past.looks, (data.played, settings.seeds)}), strict=True)
     return r.Verdict(
-        **chosen,
+        **advice,
         **{name: answer.model_copy(update={"further": further.get(name)}) for name, answer in answers.items()},
         questions=dict(findings), leak=_leak(findings),
-        any_chunk=answers["demonstrations"].answer == "yes" and _not_shown(findings.get("beyond_shuffled")),
+        any_chunk=answers["demonstrations"].answer == "yes" and not_shown,
         looks=list(counts), look_seeds=list(seeds), looked=looks.count,
     )  # fmt: skip
 
 
-def _chosen(
-    data: CellData, settings: Settings, asked: Mapping[str, Question], findings: Mapping[str, Finding],
+def _advise(
+    data: CellData, settings: Settings, questions: Mapping[str, Question], findings: Mapping[str, Finding],
     looks: RepeatedLooks, past: CellHistory,
 ) -> dict[str, object]:  # fmt: skip
-    """The rows, and which of them to take."""
-    rows, worth = _rows(data, settings.n, findings), settings.worth
+    """The fields of the verdict on the options: which there are, and which is recommended."""
+    rows, worth = _options(data, settings.n, findings), settings.worth
     success = np.stack([row.success for row in rows], axis=1)
     takes = tally(data.arms[BASE].outcomes)[0]
 
@@ -229,7 +227,7 @@ def _chosen(
     kept = next((i for i, row in enumerate(rows) if row.name == past.option), None)
     if kept is not None:
         option, within = kept, True
-    shown = _shown(rows, asked, findings, looks, past.shown)
+    shown = _shown(rows, questions, findings, looks, past.shown)
     answer = ("leave" if within else "open") if option == 0 else "act" if shown[option] else "open"
     optimism = round(verdict.optimism(success, worth), 12)  # the last bits differ from CPU to CPU
     behind = [
@@ -239,7 +237,7 @@ def _chosen(
     gap = behind[advice.cheaper] if advice.cheaper is not None and not within else None
     may_do = gap is not None and gap.low is not None and gap.low < worth
     gain = corrected(_gain(rows[option], findings), optimism if option else 0.0)
-    # Whoever looks at the same takes again learns nothing, so that nothing was given before.
+    # Another look at the same takes changes nothing, so an earlier gain is shown only if it differs.
     given = past.given if kept is not None and past.given is not None and past.given.gain != gain else None
     return {
         "answer": answer, "option": rows[option].name, "within": within, "optimism": optimism,
@@ -251,7 +249,7 @@ def _chosen(
             r.Option(
                 name=row.name, arm=row.arm, scorer=None if row.takes == 1 else data.scorer, takes=row.takes,
                 success=_success(row), gain=_gain(row, findings), shown=shown[i],
-                answer=findings[row.asked].answer if row.asked else "no",
+                answer=findings[row.question].answer if row.question else "no",
                 behind=behind[i],
             )
             for i, row in enumerate(rows)
@@ -259,8 +257,8 @@ def _chosen(
     }  # fmt: skip
 
 
-def _rows(data: CellData, n: int, findings: Mapping[str, Finding]) -> list[_Option]:
-    """Every option that the takes of a cell can judge, the cheapest first: the frozen policy with one take."""
+def _options(data: CellData, n: int, findings: Mapping[str, Finding]) -> list[_Option]:
+    """The options that the takes of a cell can judge, from the cheapest, the frozen policy with one take."""
     rows = []
     for name, arm in data.arms.items():
         scores = arm.score(data.score_name)
@@ -273,12 +271,12 @@ def _rows(data: CellData, n: int, findings: Mapping[str, Finding]) -> list[_Opti
         if findings[picked].estimate.value is not None:
             kept = select.select(arm.outcomes, scores, n).successes
             rows.append(_Option(f"{name}, best of {n}", name, n, kept, picked))
-    known = [row for row in rows if not row.asked or findings[row.asked].estimate.value is not None]
-    return sorted(known, key=lambda row: (row.takes, _effort(row.arm)))
+    measured = [row for row in rows if not row.question or findings[row.question].estimate.value is not None]
+    return sorted(measured, key=lambda row: (row.takes, _effort(row.arm)))
 
 
 def _effort(arm: str) -> int:
-    """What an arm costs beside its takes: nothing, other settings, or a library to search."""
+    """What an arm costs besides its takes: 0 nothing, 1 other settings, 2 a library to search."""
     return 2 if arm.partition("?")[0] in SEARCHING else int(arm != BASE)
 
 
@@ -287,12 +285,12 @@ def _success(row: _Option) -> Estimate:
 
 
 def _gain(row: _Option, findings: Mapping[str, Finding]) -> Estimate:
-    return findings[row.asked].estimate if row.asked else _ZERO
+    return findings[row.question].estimate if row.question else _ZERO
 
 
 def corrected(estimate: Estimate, optimism: float, least: float = -1.0) -> Estimate:
-    """An estimate less what the choice adds to it, between ``least`` and 1. The interval only grows: the choice may
-    have added nothing."""
+    """Subtract the optimism of a choice from an estimate, and keep it between ``least`` and 1. The interval only grows,
+    because the choice may have added nothing."""
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return estimate
     ends = estimate.value - optimism, estimate.low - max(optimism, 0.0), estimate.high - min(optimism, 0.0)
@@ -301,26 +299,27 @@ def corrected(estimate: Estimate, optimism: float, least: float = -1.0) -> Estim
 
 
 def _shown(
-    rows: Sequence[_Option], asked: Mapping[str, Question], findings: Mapping[str, Finding], looks: RepeatedLooks,
+    rows: Sequence[_Option], questions: Mapping[str, Question], findings: Mapping[str, Finding], looks: RepeatedLooks,
     before: frozenset[str],
 ) -> list[bool]:  # fmt: skip
-    """Which options are shown to gain, with the error over all of them under control; what was shown stays shown."""
-    own = [row for row in rows if row.asked]
-    if not own:
+    """Which options are shown to gain, with a joint error of at most `_ALPHA`; those shown ``before`` stay shown."""
+    compared = [row for row in rows if row.question]
+    if not compared:
         return [False] * len(rows)
     if looks.anytime:
-        claims = verdict.claimed(_evidence([asked[row.asked] for row in own], looks), looks.left(_ALPHA))
+        evidence = _evidence([questions[row.question] for row in compared], looks)
+        claims = verdict.claimed(evidence, looks.left(_ALPHA))
     else:
-        claims = verdict.holm([findings[row.asked].p_not_above_zero for row in own], _ALPHA)
-    fit = {
-        row.name for row, claim in zip(own, claims.tolist(), strict=True)
-        if claim and findings[row.asked].answer == "yes"
+        claims = verdict.holm([findings[row.question].p_not_above_zero for row in compared], _ALPHA)
+    gaining = {
+        row.name for row, claim in zip(compared, claims.tolist(), strict=True)
+        if claim and findings[row.question].answer == "yes"
     }  # fmt: skip
-    return [row.name in fit | before for row in rows]
+    return [row.name in gaining | before for row in rows]
 
 
 def _evidence(questions: Sequence[Question], looks: RepeatedLooks) -> F64:
-    """E-values (T, K) along the starts, against each option's gaining nothing."""
+    """E-values (T, K) along the starts against the hypotheses that each of K options gains nothing."""
     values = np.stack([question.values[looks.order] for question in questions], axis=1)
     lo, hi = [q.widest.lo for q in questions], [q.widest.hi for q in questions]
     alpha = looks.left(_ALPHA) / len(questions)
@@ -330,9 +329,9 @@ def _evidence(questions: Sequence[Question], looks: RepeatedLooks) -> F64:
 def answers_of(
     findings: Mapping[str, Finding], n: int, most_takes: int, *, deterministic: bool = False, leak_free: bool = True
 ) -> dict[str, r.Answer]:
-    """The paper's questions: does keeping the best of n takes gain, do retrieved actions, does the pair beat either?
+    """Answer the paper's questions: do the best of n takes gain, do retrieved actions, and do both together beat each?
 
-    ``most_takes``: the most that any start has. ``leak_free``: the score read a window that hides the length.
+    ``most_takes``: the most takes of any start. ``leak_free``: the score read a window that hides the length.
     """
     return {
         "takes": _takes(findings, min(n, most_takes), deterministic, leak_free),
@@ -377,44 +376,43 @@ def _both(findings: Mapping[str, Finding]) -> r.Answer:
 
 
 def _leak(findings: Mapping[str, Finding]) -> bool:
-    """Whether keeping the shortest take gains as much as the score: then length may give the outcome away."""
+    """Whether keeping the shortest take gains as much as the score, so that length may give the outcome away."""
     gain, shortest = findings.get("gain"), findings.get("shortest")
     if gain is None or shortest is None or shortest.answer != "yes":
         return False
     return (shortest.estimate.value or 0.0) >= (gain.estimate.value or 0.0)
 
 
-def _not_shown(finding: Finding | None) -> bool:
-    return finding is not None and finding.answer != "yes" and finding.estimate.value is not None
-
-
-def ahead(
-    asked: Sequence[Question], looks: RepeatedLooks, worth: float, most: int, parts: Sequence[str]
+def futures_of(
+    questions: Sequence[Question], looks: RepeatedLooks, worth: float, most: int, parts: Sequence[str]
 ) -> Futures | None:
-    """Futures of the questions that ``parts`` of the verdict rest on; None where none of them has a value."""
-    rest_on = {"takes": ("headroom", "gain"), "both": BOTH}
-    names = {name for part in parts for name in rest_on.get(part, (part,))}
-    known = [q for q in asked if q.name in names and not q.reason and np.isfinite(q.ruling).any()]
-    if not known or most < 1:
+    """The simulated futures of the questions behind ``parts`` of the verdict; None if none of them has a value."""
+    behind = {"takes": ("headroom", "gain"), "both": BOTH}
+    names = {name for part in parts for name in behind.get(part, (part,))}
+    used = [q for q in questions if q.name in names and not q.reason and np.isfinite(q.ruling).any()]
+    if not used or most < 1:
         return None
-    values = np.stack([question.ruling[looks.order] for question in known], axis=1)
-    scales, stakes = [q.widest for q in known], [q.stake for q in known]
-    # What a fixed sample leaves open is decided by later looks, which share what is left of alpha.
-    alpha = looks.left()
-    return futures(values, [q.name for q in known], scales, stakes, worth, most, alpha=alpha)
+    values = np.stack([question.ruling[looks.order] for question in used], axis=1)
+    scales, stakes = [q.widest for q in used], [q.stake for q in used]
+    # Open questions of a fixed sample are decided by later looks, which share the rest of alpha.
+    return futures(values, [q.name for q in used], scales, stakes, worth, most, alpha=looks.left())
 
 
 def _forecasts(
-    answers: Mapping[str, r.Answer], asked: Sequence[Question], looks: RepeatedLooks, worth: float, spare: int | None
+    answers: Mapping[str, r.Answer],
+    questions: Sequence[Question],
+    looks: RepeatedLooks,
+    worth: float,
+    spare: int | None,
 ) -> dict[str, Forecast]:
-    """For each open answer, the further starts that would settle it; ``spare``: how many there are."""
+    """Forecast the further starts that would settle each open answer; ``spare`` is how many the env has, if known."""
     parts = [name for name, answer in answers.items() if answer.answer == "open" and not answer.reason]
     most = MOST if spare is None else min(MOST, spare)
     if not parts:
         return {}
     if most < 1:
         return dict.fromkeys(parts, Forecast(None, None, 0))
-    questions = {part: "content" if part == "demonstrations" else part for part in parts}
-    drawn = ahead(asked, looks, worth, most, [*questions.values()])
-    settled = {part: drawn.settled(name) for part, name in questions.items()} if drawn is not None else {}
+    names = {part: "content" if part == "demonstrations" else part for part in parts}
+    simulated = futures_of(questions, looks, worth, most, [*names.values()])
+    settled = {part: simulated.settled(name) for part, name in names.items()} if simulated is not None else {}
     return {part: forecast(times, most) for part, times in settled.items() if times is not None}

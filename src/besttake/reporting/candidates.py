@@ -1,6 +1,6 @@
-"""Sort the starts of a run by what became of them, and order them for the films of the report.
+"""Classify the starts of a run by their outcomes, and order them for the films of the report.
 
-`film_order` goes through the cells in turn and takes starts in their own order, so that nothing is hand-picked.
+`film_order` takes starts from each cell in turn, in the order of the run, so that no start is picked by hand.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _ROUNDS = ("rescued", "missed", "failed", "succeeded", "unscored", "rescued", "m
 
 @dataclass(frozen=True)
 class Candidate:
-    """A start whose films could be shown: its takes by arm (base first), the seed of the picked base take, and what
-    became of it. ``cell_index`` is the place of its cell in ``result.cells``.
+    """A start whose films could be shown: its takes by arm (base first), the seed of the ``picked`` base take, and its
+    ``kind``, a key of `KINDS`. ``cell_index`` is the place of its cell in ``result.cells``.
     """
 
     cell: Cell
@@ -71,7 +71,7 @@ def candidates(cells: Sequence[Cell], rows: Sequence[Row], scores: Scores | None
 def film_order(by_cell: Mapping[int, Sequence[Candidate]]) -> Iterator[Candidate]:
     """Yield starts in the order in which their films should enter the page.
 
-    First come those that tell most (`_ROUNDS`), one per cell and round, then all others in the order of the starts.
+    First come the most informative ones (`_ROUNDS`), one per cell and round, then all others in the order of the run.
     Starts without a finished take are left out.
     """
     queues = {(i, kind): [c for c in starts if c.kind == kind] for i, starts in by_cell.items() for kind in KINDS}

@@ -30,13 +30,13 @@ def write_hub(result: Result, directory: Path, policy: str = "", benchmark: str 
     hub = need("huggingface_hub", "besttake export --hub", "lerobot")
     if not hasattr(hub, "EvalResultEntry"):
         raise PlanError("`hub`: the installed huggingface_hub is too old and has no EvalResultEntry")
-    cells = [each for each in result.cells if each.policy == cell.policy]
+    cells = [part for part in result.cells if part.policy == cell.policy]
     entries = [
         hub.EvalResultEntry(
-            data_set, each.group, round(100 * single.value, 2), date=result.created, notes=_notes(result, each, single)
+            data_set, part.group, round(100 * single.value, 2), date=result.created, notes=_notes(result, part, single)
         )
-        for each in cells
-        if each.headroom is not None and (single := each.headroom.pass_1).value is not None
+        for part in cells
+        if part.headroom is not None and (single := part.headroom.pass_1).value is not None
     ]
     text = yaml.safe_dump(hub.eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True, width=1000)
     parts = [

@@ -86,11 +86,11 @@ def _decided(state: State) -> Section:
     for partial in state.cells:
         cell, path = partial.cell, partial.cell.path
         starts = f"{cell.starts} of {partial.planned}" if partial.planned is not None else str(cell.starts)
-        known = (cell.policy, "all tasks" if cell.group == "*" else cell.group, starts, percent(partial.pass_1))
+        first = (cell.policy, "all tasks" if cell.group == "*" else cell.group, starts, percent(partial.pass_1))
         for name, finding in partial.findings.items():
             settled = path.settled.get(name) if path else None
             when = "" if settled is None else f"after {count(settled, 'take')}"
-            rows.append((*known, _QUESTIONS[name], _ANSWERS[finding.answer], in_points(finding.estimate), when))
+            rows.append((*first, _QUESTIONS[name], _ANSWERS[finding.answer], in_points(finding.estimate), when))
     if rows:
         head = ("policy", "tasks", "complete starts", "pass@1", "question", "answer", "gain so far, points", "settled")
         parts += [Table("", head, rows).section(name="answers"), prose(f"{_HELD} {_UNTIL if state.until else _FIXED}")]

@@ -81,9 +81,9 @@ def verdicts(result: Result) -> Table:
 def numbers(result: Result) -> Table:
     """Show a row per cell and number, with its interval: policies first (their group is ``*``)."""
     rows = [
-        (cell.policy, cell.env, cell.group, cell.starts, cell.seeds, name, one.value, one.low, one.high)
+        (cell.policy, cell.env, cell.group, cell.starts, cell.seeds, name, estimate.value, estimate.low, estimate.high)
         for cell in (*result.policies, *result.cells)
-        for name, one in _numbers(cell)
+        for name, estimate in _numbers(cell)
     ]
     return Table("Cells", ("policy", "env", "group", "starts", "seeds", "number", "value", "low", "high"), rows)
 
@@ -95,7 +95,7 @@ def _numbers(cell: Cell) -> list[tuple[str, Estimate]]:
         numbers |= {"pass@1": cell.headroom.pass_1, "pass@N": cell.headroom.pass_n, "headroom": cell.headroom.headroom}
     if cell.selectors is not None:
         for scorer, windows in cell.selectors.scored.items():
-            numbers |= {f"select gain, {scorer} {window}": one.gain for window, one in windows.items()}
+            numbers |= {f"select gain, {scorer} {window}": selector.gain for window, selector in windows.items()}
         numbers["shortest gain"] = cell.selectors.shortest.gain
     for name, arm in cell.arms.arms.items() if cell.arms is not None else ():
         numbers |= {
@@ -114,12 +114,12 @@ def options(cell: Cell) -> Table:
     """Show the options of a verdict: success, gain, whether they are worth it, and which is recommended."""
     assert cell.verdict is not None
     advice, rows = option_advice(cell.verdict), []
-    for i, one in enumerate(cell.verdict.options):
-        success, gain = cell.verdict.shown_as(one)
-        name = Entry(one.name, "best" if one.name == cell.verdict.option else "")
-        worth_it = "shown" if one.shown else one.answer
+    for i, option in enumerate(cell.verdict.options):
+        success, gain = cell.verdict.shown_as(option)
+        name = Entry(option.name, "best" if option.name == cell.verdict.option else "")
+        worth_it = "shown" if option.shown else option.answer
         over = (in_points(gain), worth_it) if i else ("", "")
-        rows.append((name, one.takes, in_percent(success), *over, advice.get(one.name, "")))
+        rows.append((name, option.takes, in_percent(success), *over, advice.get(option.name, "")))
     return Table("", ("option", "takes", "success", "gain, points", "worth it", "advice"), rows)
 
 
@@ -251,11 +251,11 @@ def changes(compared: Sequence[Change], first: str, second: str) -> Table:
     """Show every number that two runs have in common, and how it changed, in points."""
     rows = [
         (
-            " → ".join(dict.fromkeys(one.policies)), one.group, f"{one.arm} {one.number}", _whole_percent(one.before),
-            _whole_percent(one.after), in_points(one.change),
-            Entry(one.shown or "open", "none" if one.same else one.shown or "none"), one.starts,
+            " → ".join(dict.fromkeys(row.policies)), row.group, f"{row.arm} {row.number}", _whole_percent(row.before),
+            _whole_percent(row.after), in_points(row.change),
+            Entry(row.shown or "open", "none" if row.same else row.shown or "none"), row.starts,
         )
-        for one in compared
+        for row in compared
     ]  # fmt: skip
     head: Head = ["policy", "tasks", "of", *right(first, second, "change"), "shown", *right("starts", extra=True)]
     return Table("", head, rows)

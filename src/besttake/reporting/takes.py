@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from besttake.demos.library import Library
 
 TAKES = 8
-"""The most takes of an arm that are shown of a start."""
+"""For each start and arm, at most this many takes are shown."""
 _SIDE = 160
 _FRAMES = 90
 _HEAVY = 2_500
@@ -40,14 +40,14 @@ _MOMENT_BYTES = 15
 _REASONS, _REASON = 5, 300
 """How many reasons for failed takes are shown if no take was finished, and the most characters of each."""
 _MISSES = 3
-"""After so many starts that do not fit, no other is tried: packing a film takes long even if it is then left out."""
+"""After this many starts that do not fit, no other is tried, because packing films takes long."""
 
 
 @dataclass(frozen=True)
 class PageLimits:
-    """How many films a page holds: at most ``bytes`` of pictures and traces (before base64) and so many ``starts``.
+    """How many films a page holds: at most ``bytes`` of pictures and traces (before base64), and ``starts`` starts.
 
-    ``newest``: the newest starts come first, not those that tell most.
+    ``newest``: the newest starts come first, instead of the most informative ones.
     """
 
     bytes: int = 6_000_000
@@ -99,7 +99,7 @@ class PageStart:
 
 @dataclass(frozen=True)
 class HeatArm:
-    """The takes of one arm of a start, one letter per seed: 1 success, 0 failure, x could not be made, - not played.
+    """The takes of one arm of a start, one letter per seed: 1 success, 0 failure, x ended in an error, - not played.
 
     ``steps``: the step at which each succeeded, else its length. ``picked`` is the seed of the picked take.
     """
@@ -151,7 +151,7 @@ def page_takes(run: Path, cells: Sequence[Cell], limits: PageLimits = REPORT) ->
         by_cell = candidates(cells, rows, scores)
         every = [candidate for starts in by_cell.values() for candidate in starts]
         if not every:
-            return PageTakes([], _why_none(rows))
+            return PageTakes([], _why_no_takes(rows))
         shown: list[PageStart] = []
         films: dict[TakeKey, int] = {}
         spent = misses = 0
@@ -169,7 +169,7 @@ def page_takes(run: Path, cells: Sequence[Cell], limits: PageLimits = REPORT) ->
     return PageTakes(shown, note, _heat(sorted(every, key=lambda c: c.cell_index), cells, scores, films))
 
 
-def _why_none(rows: Sequence[Row]) -> str:
+def _why_no_takes(rows: Sequence[Row]) -> str:
     """Say why no take was finished."""
     reasons = Counter(row.error or "for no known reason" for row in rows if row.status == "error")
     failed = (f" {count} failed: {reason[:_REASON]}." for reason, count in reasons.most_common(_REASONS))

@@ -302,9 +302,9 @@ def run_summary(summary: Summary) -> list[Part]:
         rows.append((line.policy, line.task, line.arm, line.done, rate, line.failed, line.missing))
     lines = [f"{summary.done} of {summary.planned} takes done, {summary.failed} failed, {summary.missing} missing"]
     if summary.damaged:
-        lines.append(f"{summary.damaged} damaged: they are played again when the run goes on")
+        lines.append(f"{summary.damaged} damaged: they are played again when the run continues")
     if summary.damaged_scores:
-        lines.append("scores damaged: they are computed again when the run goes on")
+        lines.append("scores damaged: they are computed again when the run continues")
     lines += [f"failed {times} times: {reason}" for reason, times in summary.failures[:10]]
     head: Head = ["policy", "task", "arm", *right("done", "success", "failed", "missing")]
     return [Table("", head, rows), *map(Sentence, [*lines, f"digest {summary.digest}"])]
@@ -314,9 +314,9 @@ def scores(result: ScoreResult) -> list[Part]:
     """Show each policy's scorers from the highest gain to the lowest."""
     rows = [row for comparison in result.policies for row in comparison.rows]
     lines = [
-        f"{each.policy}: best of {each.n} takes on {count(each.starts, 'start')}, window {each.window}; headroom"
-        f" {estimate_points(each.headroom)}."
-        for each in result.policies
+        f"{policy.policy}: best of {policy.n} takes on {count(policy.starts, 'start')}, window {policy.window};"
+        f" headroom {estimate_points(policy.headroom)}."
+        for policy in result.policies
     ]
     if any(row.own for row in rows):
         lines.append("* the run's own scorer, by which its verdict picks")

@@ -19,7 +19,7 @@ from besttake.progress import Reporter, RunProgress
 from besttake.result import Cell, Result
 
 
-class Tracked(Reporter):
+class TrackingReporter(Reporter):
     """Shows progress, and logs each take when it ends and each verdict at the end."""
 
     def __init__(self, shown: bool, tracker: str, plan: Plan, out: Path) -> None:

@@ -248,10 +248,10 @@ def answers(cell: Cell, worth: float) -> list[AnswerLine]:
     """Answer the paper's questions in words."""
     if cell.verdict is None:
         return []
-    texts = {name: _answer_sentence(name, one, cell, worth) for name, one in cell.verdict.answers.items()}
+    texts = {name: _answer_sentence(name, answer, cell, worth) for name, answer in cell.verdict.answers.items()}
     return [
-        AnswerLine(name, QUESTIONS[name], one.answer, texts[name], _TONES.get(one.answer, "rest"))
-        for name, one in cell.verdict.answers.items()
+        AnswerLine(name, QUESTIONS[name], answer.answer, texts[name], _TONES.get(answer.answer, "rest"))
+        for name, answer in cell.verdict.answers.items()
     ]
 
 
@@ -315,11 +315,11 @@ def pools(result: Result) -> list[str]:
     """Compare other policies with more takes: the pair of policies that adds most, and all policies together."""
     lines = []
     for pool in result.pools[:1] + [pool for pool in result.pools if len(pool.policies) > 2]:
-        each, alone = estimate_percent(pool.each), estimate_percent(pool.alone) or "a share not known"
+        together, alone = estimate_percent(pool.each), estimate_percent(pool.alone) or "a share not known"
         gain = estimate_points(pool.gain) or f"not known ({pool.gain.reason})"
         by_score = f" Picking by the score gains {estimate_points(pool.picked)} over one take." if pool.picked else ""
         lines.append(
-            f"A perfect pick among one take each of {listed(pool.policies, 5)} succeeds in {each} of"
+            f"A perfect pick among one take each of {listed(pool.policies, 5)} succeeds in {together} of"
             f" {count(pool.starts, 'shared start')}, among {len(pool.policies)} takes of {pool.best} in {alone}; the"
             f" difference is {gain}.{by_score}"
         )
@@ -495,13 +495,13 @@ def overview(result: Result) -> str:
 
 def change_summary(changes: Sequence[Change]) -> str:
     """Say how many numbers are shown to differ between two runs, and how to read that."""
-    known = [change for change in changes if change.change.value is not None]
-    if not known:
+    measured = [change for change in changes if change.change.value is not None]
+    if not measured:
         return "The runs have no number in common that can be compared."
-    if all(change.same for change in known):
+    if all(change.same for change in measured):
         return "Both runs hold the same takes, so nothing changed."
-    better, worse = (sum(change.shown == way for change in known) for way in ("better", "worse"))
-    rest, numbers = len(known) - better - worse, count(len(known), "number")
+    better, worse = (sum(change.shown == way for change in measured) for way in ("better", "worse"))
+    rest, numbers = len(measured) - better - worse, count(len(measured), "number")
     return (
         f"Of {numbers}, {better} got better, {worse} got worse; {rest} {'is' if rest == 1 else 'are'} not shown to"
         " differ. Each interval is at 95 % by itself: of 20 numbers that did not change, about one looks changed."

@@ -35,8 +35,8 @@ def takes_table(rows: Sequence[Row], scores: Scores | None) -> Table:
     table = []
     for row in rows:
         values = [score_of(scores, row.key, name) for name in names]
-        known = (value if math.isfinite(value) else None for value in values)
-        table.append((*astuple(row.key), *(getattr(row, name) for name in _OUTCOME), *known))
+        finite = (value if math.isfinite(value) else None for value in values)
+        table.append((*astuple(row.key), *(getattr(row, name) for name in _OUTCOME), *finite))
     columns = (*_KEY, *_OUTCOME, *(f"score {name.scorer} {name.window}" for name in names))
     return Table("Takes", columns, table)
 

@@ -24,13 +24,13 @@ _T = TypeVar("_T")
 _ENCODE = 512
 _COMPARED: tuple[Reads, ...] = ("nearest", "visited")
 _OPTIONAL = tuple(name for name in get_args(Reads) if name != "library")
-Ask = Callable[[Scorer, Sequence[Sequence[Footage]], View | None], list[Score] | None]
-"""Calls a scorer on the takes of several starts; takes come with all their fields."""
+ScorerCall = Callable[[Scorer, Sequence[Sequence[Footage]], View | None], list[Score] | None]
+"""Calls a scorer on the takes of several starts, which come with all their fields."""
 
 
 @dataclass(frozen=True)
 class ScoredFootage:
-    """The scores of one take by scorer name, and the nearest demonstration frame of each of its F frames.
+    """The scores of a take by scorer name, and the nearest demonstration frame to each of its F frames.
 
     ``best`` (F,) is a frame's highest cosine to a demonstration frame, ``nearest`` (F,) that frame's row in the
     library. They are NaN and -1 if the embedding is not finite or no scorer compares frames with demonstrations.
@@ -51,8 +51,8 @@ def needs_demos(scorer: Scorer) -> bool:
     return bool({"library", *_COMPARED} & set(scorer.spec.reads))
 
 
-def sees_embeddings(scorers: Iterable[Scorer]) -> bool:
-    """Whether frames have to be embedded for any of the scorers."""
+def need_embeddings(scorers: Iterable[Scorer]) -> bool:
+    """Whether any of the scorers needs embedded frames."""
     return bool(reads_of(scorers) & {"embeddings", *_COMPARED})
 
 
@@ -65,44 +65,44 @@ def embed(encoder: Encoder, films: Sequence[U8]) -> list[F32]:
 
 
 def apply_scorers(
-    scorers: Sequence[Scorer], starts: Sequence[Sequence[Footage]], view: View | None, ask: Ask | None = None
+    scorers: Sequence[Scorer], starts: Sequence[Sequence[Footage]], view: View | None, call: ScorerCall | None = None
 ) -> list[list[ScoredFootage]]:
     """Score the takes of several starts of one task, in their order.
 
-    Frames are compared with demonstrations once, for all takes and scorers together. ``ask`` calls a scorer
-    (default: `ask_scorer`); if it returns None, takes have no score by that scorer.
+    Frames are compared with demonstrations once, for all takes and scorers together. ``call`` calls a scorer
+    (default: `call_scorer`); if it returns None, takes have no score by that scorer.
     """
-    takes = _compared([take for start in starts for take in start], view, reads_of(scorers))
+    takes = _compare_frames([take for start in starts for take in start], view, reads_of(scorers))
     sizes = [len(start) for start in starts]
-    answers = {scorer.spec.name: (ask or ask_scorer)(scorer, in_starts(takes, sizes), view) for scorer in scorers}
-    given = {name: scores for name, scores in answers.items() if scores is not None}
-    judged = []
+    results = {scorer.spec.name: (call or call_scorer)(scorer, split(takes, sizes), view) for scorer in scorers}
+    by_scorer = {name: scores for name, scores in results.items() if scores is not None}
+    scored = []
     for i, take in enumerate(takes):
         frames = len(take.steps)
         trace = take.nearest or Trace(np.full(frames, np.nan, np.float32), np.full(frames, -1, np.int64))
         nearest = trace.frame if view is None else np.where(trace.frame >= 0, view.frames[trace.frame], -1)
-        judged.append(ScoredFootage({name: scores[i] for name, scores in given.items()}, trace.best, nearest))
-    return in_starts(judged, sizes)
+        scored.append(ScoredFootage({name: scores[i] for name, scores in by_scorer.items()}, trace.best, nearest))
+    return split(scored, sizes)
 
 
-def shown(scorer: Scorer, takes: Sequence[Footage]) -> list[Footage]:
-    """The takes as ``scorer`` sees them: without what its spec does not read."""
+def hide_unread(scorer: Scorer, takes: Sequence[Footage]) -> list[Footage]:
+    """The takes without the fields that the spec of ``scorer`` does not read."""
     hidden: dict[str, Any] = dict.fromkeys(set(_OPTIONAL) - set(scorer.spec.reads))
     return [replace(take, **hidden) for take in takes]
 
 
-def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None) -> list[Score]:
+def call_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None) -> list[Score]:
     """Call ``scorer``, which sees only what its spec reads; ComponentError unless it returns one score per take."""
     spec = scorer.spec
     takes = [take for start in starts for take in start]
     demos = view if "library" in spec.reads else None
     calls = starts if spec.compares else [takes]
     try:
-        with redirect_stdout(sys.stderr):  # what a scorer prints must not get into JSON that we print
+        with redirect_stdout(sys.stderr):  # what a scorer prints must not get into JSON on stdout
             scores = [
-                score  # at most one too many, even of an endless iterator
+                score  # at most one too many, even from an endless iterator
                 for call in calls
-                for score in islice(scorer.score(shown(scorer, call), demos), len(call) + 1)
+                for score in islice(scorer.score(hide_unread(scorer, call), demos), len(call) + 1)
             ]
     except BestTakeError:
         raise
@@ -112,13 +112,13 @@ def ask_scorer(scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View |
         raise ComponentError(f"scorer {spec.name}: {len(scores)} scores for {len(takes)} takes")
     for take, score in zip(takes, scores, strict=True):
         if not isinstance(score, Score) or np.shape(score.values) != (len(take.windows),):
-            wanted = f"a Score with {len(take.windows)} values, one per window,"
-            raise ComponentError(f"scorer {spec.name}: {wanted} is needed, not {score!r:.60}")
+            needed = f"a Score with {len(take.windows)} values, one per window,"
+            raise ComponentError(f"scorer {spec.name}: {needed} is needed, not {score!r:.60}")
     return scores
 
 
 def cut(take: Footage, window: int = -1) -> Footage:
-    """Truncate a take at the end of one of its windows; all its windows become that one, except empty ones."""
+    """Cut a take off at the end of one of its windows. All its windows become that one, except empty ones."""
     frames, end = int(take.windows[window].sum()), take.ends[window]
     whole = np.ones(frames, bool)
 
@@ -127,16 +127,16 @@ def cut(take: Footage, window: int = -1) -> Footage:
 
     nearest, visited = take.nearest, take.visited
     return replace(
-        take, steps=take.steps[:frames], windows=tuple(whole if own.any() else ~whole for own in take.windows),
-        ends=tuple(min(end, own) for own in take.ends), frames=first(take.frames, frames),
+        take, steps=take.steps[:frames], windows=tuple(whole if old.any() else ~whole for old in take.windows),
+        ends=tuple(min(end, old) for old in take.ends), frames=first(take.frames, frames),
         embeddings=first(take.embeddings, frames), actions=first(take.actions, end), states=first(take.states, end + 1),
         nearest=None if nearest is None else Trace(nearest.best[:frames], nearest.frame[:frames]),
         visited=None if visited is None else np.full_like(visited, visited[window]),
     )  # fmt: skip
 
 
-def _compared(takes: list[Footage], view: View | None, reads: frozenset[Reads]) -> list[Footage]:
-    """Fill in ``nearest`` and ``visited`` of the takes if a scorer reads them."""
+def _compare_frames(takes: list[Footage], view: View | None, reads: frozenset[Reads]) -> list[Footage]:
+    """Fill in ``nearest`` and ``visited`` of the takes if they are in ``reads``."""
     if not reads & set(_COMPARED):
         return takes
     if view is None:
@@ -154,7 +154,7 @@ def _compared(takes: list[Footage], view: View | None, reads: frozenset[Reads]) 
     ]
 
 
-def in_starts(items: Sequence[_T], sizes: Sequence[int]) -> list[list[_T]]:
-    """Group ``items`` by start; ``sizes`` gives the number of items of each start."""
+def split(items: Sequence[_T], sizes: Sequence[int]) -> list[list[_T]]:
+    """Split ``items`` into consecutive lists of these ``sizes``."""
     ends = np.cumsum([0, *sizes])
     return [list(items[first:last]) for first, last in pairwise(ends)]

@@ -1,8 +1,8 @@
 """The contract of a scorer. Check yours with ``besttake.testing.check_scorer``.
 
 A scorer sees the takes of a start and gives each a number per window; the take with the highest one is picked. A window
-is the beginning of a take, and the harness chooses it: it says which frames and how many steps count, for all windows
-at once, so that a scorer reads a take once.
+is the first part of a take. The harness chooses the windows and gives the frames and steps of all windows at once, so
+that a scorer reads each take once.
 """
 
 from __future__ import annotations

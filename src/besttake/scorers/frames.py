@@ -14,7 +14,7 @@ from besttake.scorers.base import Footage, Score, ScorerSpec
 
 
 class Manifold:
-    """The mean over a window's frames of the highest cosine to any demonstration frame."""
+    """The mean over the frames of a window of the highest cosine to any demonstration frame."""
 
     spec = ScorerSpec("manifold", reads=("nearest",), fingerprint="manifold 1")
 

@@ -26,12 +26,12 @@ from besttake.progress import Reporter, as_reporter
 from besttake.scorers.apply import (
     ScoredFootage,
     apply_scorers,
-    ask_scorer,
+    call_scorer,
     cut,
     embed,
+    need_embeddings,
     needs_demos,
     reads_of,
-    sees_embeddings,
 )
 from besttake.scorers.base import Footage, Score, Scorer
 from besttake.takes.key import Row, TakeKey
@@ -45,29 +45,28 @@ _RTOL, _ATOL = 1e-3, 1e-6
 """Tolerance for rounding when the same score is computed on takes of different length."""
 
 
-def named_scorers(named: str | Iterable[str], *, demos: bool = True) -> tuple[str, ...]:
-    """The scorers that a diagnosis measures: those of the paper if there are ``demos``, and those ``named``."""
-    given = (named,) if isinstance(named, str) else tuple(named)
-    return tuple(dict.fromkeys((*(SCORERS if demos else ()), *given)))
+def all_scorers(named: Iterable[str], *, demos: bool = True) -> tuple[str, ...]:
+    """The scorers that a diagnosis measures: `SCORERS` if there are ``demos``, and those that the plan ``named``."""
+    return tuple(dict.fromkeys((*(SCORERS if demos else ()), *named)))
 
 
 def make_scorers(uris: Iterable[str]) -> dict[str, Scorer]:
-    """Scorers by URI; ComponentError when two of them have one name, by which scores are kept."""
+    """Make scorers, by URI; ComponentError if two have the same name, because scores are stored by name."""
     scorers = {uri: registry.scorer(uri) for uri in uris}
-    of: dict[str, str] = {}
+    owner: dict[str, str] = {}
     for uri, scorer in scorers.items():
-        other = of.setdefault(scorer.spec.name, uri)
+        other = owner.setdefault(scorer.spec.name, uri)
         if other != uri:
             raise ComponentError(
-                f"the scorers {other} and {uri} are both named {scorer.spec.name!r}, and scores are kept by name: give"
-                " one another name (?name=… for those of a plug-in, in its spec for your own)"
+                f"the scorers {other} and {uri} are both named {scorer.spec.name!r}, and scores are stored by name:"
+                " rename one (?name=… for those of a plug-in, in its spec for your own)"
             )
     return scorers
 
 
 @dataclass(frozen=True)
 class Context:
-    """What takes are scored with besides the library: the instruction and the camera of each task, if known."""
+    """The instruction and the score camera of each task, as far as they are known."""
 
     instructions: Mapping[str, str] = field(default_factory=dict)
     cameras: Mapping[str, str] = field(default_factory=dict)
@@ -87,16 +86,16 @@ def score_takes(
 
     The fast scorers of this package run together, then each other scorer alone, and scores are stored after each of
     these steps: if a slow scorer is stopped with Ctrl-C, the scores of those before it are kept. A scorer that raises
-    loses only its own scores; `Scores.lost` gives the reason in one line. Instructions in ``context`` find
+    loses only its own scores; `Scores.lost` gives the reason in one line. Instructions in ``context`` match
     demonstrations that the names of tasks do not. ``reported``: names of scorers that a report shows, whose scores may
     not be replaced by those of another scorer of the same name. Without a ``library`` only scorers that need no
     demonstrations can score.
     """
     sources, reporter = _Sources(library, encoder, context or Context()), as_reporter(progress)
     rows = [row for row in store.rows() if row.status == "done"]
-    starts = [_Start(own, sources.hash(own)) for own in by_start(rows)]
+    starts = [_Start(takes, sources.hash(takes)) for takes in by_start(rows)]
     wanted = {scorer.spec.name: sources.fingerprint(scorer) for scorer in scorers}
-    scores = _still_true(store, {row.key: start.source for start in starts for row in start.rows})
+    scores = _valid_scores(store, {row.key: start.source for start in starts for row in start.rows})
     for name, fingerprint in wanted.items():
         if name in reported and scores.scorers.get(name, fingerprint) != fingerprint:
             raise ComponentError(
@@ -107,17 +106,21 @@ def score_takes(
     lost = {s.spec.name: why for s in scorers if (why := sources.barred(s))}
     new: set[TakeKey] = set()
     able = [scorer for scorer in scorers if scorer.spec.name not in lost]
-    for group in ([s for s in able if _is_short(s)], *([s] for s in able if not _is_short(s))):
+    for group in ([s for s in able if _is_builtin(s)], *([s] for s in able if not _is_builtin(s))):
         lacking = [s for s in group if not all(scores.has(row.key, s.spec.name) for row in rows)]
-        todo = [one for one in starts if any(not scores.has(r.key, s.spec.name) for r in one.rows for s in lacking)]
+        missing = {row.key for row in rows for s in lacking if not scores.has(row.key, s.spec.name)}
+        todo = [start for start in starts if any(row.key in missing for row in start.rows)]
         if not todo:
             continue
         panel = _Panel(store, sources, lacking)
         with reporter.stage("scores", sum(len(start.rows) for start in todo), "takes") as stage:
-            made = panel.score(todo, stage.advance)
-        new |= made.keys()
-        scores = scores.joined(made)
-        lost |= panel.lost | _numberless(scores, [s.spec.name for s in lacking if s.spec.name not in panel.lost])
+            new_scores = panel.score(todo, stage.advance)
+        new |= new_scores.keys()
+        scores = scores.joined(new_scores)
+        lost |= panel.lost
+        for name in (s.spec.name for s in lacking if s.spec.name not in lost):
+            if unscored(scores, name) == len(scores):
+                lost[name] = f"scorer {name}: it gave none of {len(scores)} takes a number"
         complete = [n for n in scores.scorers if n not in lost and all(scores.has(row.key, n) for row in rows)]
         scores.only(complete).save(store)
     scores = scores.only(name for name in wanted if name not in lost)
@@ -139,43 +142,37 @@ class _Start:
     source: str
 
 
-def _still_true(store: Store, sources: Mapping[TakeKey, str]) -> Scores:
-    """The stored scores of takes that have not changed; none if the file is damaged."""
+def _valid_scores(store: Store, sources: Mapping[TakeKey, str]) -> Scores:
+    """The stored scores of takes that have not changed; empty if the file is damaged. All others are deleted."""
     try:
-        kept = Scores.open(store.path)
+        stored = Scores.open(store.path)
     except RunError:
         store.mended.append("scores.safetensors was damaged; takes are scored anew")
         Scores.remove(store)
         return Scores({})
-    if kept is None:
+    if stored is None:
         return Scores({})
-    table = {key: one for key, one in kept.items() if sources.get(key) == one.source}
-    true = Scores(table, kept.scorers, length=kept.length)
-    if len(true) < len(kept):
-        true.save(store)  # no one shall read the others again
-    return true
+    table = {key: take for key, take in stored.items() if sources.get(key) == take.source}
+    valid = Scores(table, stored.scorers, length=stored.length)
+    if len(valid) < len(stored):
+        valid.save(store)
+    return valid
 
 
-def _is_short(scorer: Scorer) -> bool:
+def _is_builtin(scorer: Scorer) -> bool:
     """Whether a scorer belongs to this package; these are plain numpy, hence fast."""
     return type(scorer).__module__.startswith("besttake.scorers.")
 
 
-def _numberless(scores: Scores, scorers: Iterable[str]) -> dict[str, str]:
-    """The scorers that scored no take at all, with the reason for the report."""
-    empty = [name for name in scorers if unscored(scores, name) == len(scores)]
-    return {name: f"scorer {name}: it gave none of {len(scores)} takes a number" for name in empty}
-
-
 def unscored(scores: Scores, scorer: str) -> int:
-    """How many takes have no number by ``scorer``, as where an embedding was not finite."""
-    values = [[value for score, value in one.scores.items() if score.scorer == scorer] for one in scores.values()]
-    return sum(not any(map(math.isfinite, own)) for own in values)
+    """The number of takes without a finite score by ``scorer``, for example because an embedding is not finite."""
+    values = [[value for name, value in take.scores.items() if name.scorer == scorer] for take in scores.values()]
+    return sum(not any(map(math.isfinite, numbers)) for numbers in values)
 
 
 @dataclass(frozen=True)
 class _Sources:
-    """What takes are scored with."""
+    """The inputs of scores besides the takes: library, encoder and context."""
 
     library: Library | None
     encoder: Encoder | None
@@ -194,17 +191,17 @@ class _Sources:
         }
 
     def view(self, task: str) -> View | None:
-        """The demonstrations of a task."""
+        """The demonstrations of a task; None without a library."""
         return None if self.library is None else self.library.view(task, self._matching.get(task, ""))
 
     def hash(self, rows: Sequence[Row]) -> str:
-        """A hash of what the scores of the takes of one start are made from."""
+        """A hash of everything but the scorers on which the scores of one start's takes depend."""
         library = None if self.library is None else self.library.fingerprint
         encoder = None if self.encoder is None else self.encoder.spec.fingerprint
         return _sha256([row.identity for row in rows], library, encoder, self._matching.get(rows[0].key.task))
 
     def fingerprint(self, scorer: Scorer) -> str:
-        """What the scores of a scorer depend on, besides takes, library and encoder."""
+        """The fingerprint of a scorer and of the instructions if it reads them."""
         spec = scorer.spec
         if "instruction" not in spec.reads:
             return spec.fingerprint
@@ -231,7 +228,7 @@ class _Panel:
         self.lost: dict[str, str] = {}
         self._store, self._sources, self._scorers = store, sources, scorers
         self._length = {scorer.spec.name for scorer in scorers if scorer.spec.length}
-        self._watched = {*self._length, *(scorer.spec.name for scorer in scorers if _is_short(scorer))}
+        self._watched = {*self._length, *(scorer.spec.name for scorer in scorers if _is_builtin(scorer))}
 
     def score(self, starts: Sequence[_Start], done: Callable[[int], None]) -> Scores:
         """The scores of all takes of ``starts``, without those of scorers that failed."""
@@ -240,53 +237,50 @@ class _Panel:
             batch = starts[first : first + _BATCH]
             table |= self._score_batch(batch)
             done(sum(len(start.rows) for start in batch))
-        left = [scorer for scorer in self._scorers if scorer.spec.name not in self.lost]
-        names = {scorer.spec.name: self._sources.fingerprint(scorer) for scorer in left}
-        return Scores(
-            {key: one.only(names) for key, one in table.items()} if names else {}, names,
-            length=self._length & names.keys(),
-        )  # fmt: skip
+        working = [scorer for scorer in self._scorers if scorer.spec.name not in self.lost]
+        names = {scorer.spec.name: self._sources.fingerprint(scorer) for scorer in working}
+        table = {key: take.only(names) for key, take in table.items()} if names else {}
+        return Scores(table, names, length=self._length & names.keys())
 
     def _score_batch(self, batch: Sequence[_Start]) -> dict[TakeKey, TakeScore]:
-        """Frames of all takes are embedded together, and those of one task compared with demonstrations together."""
+        """Score some starts. All frames are embedded together; those of one task are compared together."""
         starts = [[self._store.load(row) for row in start.rows] for start in batch]
         scorers = [scorer for scorer in self._scorers if scorer.spec.name not in self.lost]
-        takes, embeds = [take for start in starts for take in start], sees_embeddings(scorers)
+        takes, embeds = [take for start in starts for take in start], need_embeddings(scorers)
         frames = {take.key: take.frames() for take in takes} if embeds or "frames" in reads_of(scorers) else {}
         embedded = {}
         if embeds and self._sources.encoder is not None:
             embedded = dict(zip(frames, embed(self._sources.encoder, list(frames.values())), strict=True))
         tasks: dict[str, list[tuple[list[Take], str]]] = {}
-        for start, of in zip(starts, batch, strict=True):
-            tasks.setdefault(start[0].key.task, []).append((start, of.source))
+        for start, rows in zip(starts, batch, strict=True):
+            tasks.setdefault(start[0].key.task, []).append((start, rows.source))
         context = self._sources.context
         table: dict[TakeKey, TakeScore] = {}
-        for task, own in tasks.items():
-            view = self._sources.view(task)
+        for task, of_task in tasks.items():
+            instruction, camera = context.instructions.get(task, ""), context.cameras.get(task, "")
             footage = [
                 [
                     replace(
-                        one, frames=frames.get(take.key), embeddings=embedded.get(take.key),
-                        instruction=context.instructions.get(take.key.task, ""),
-                        camera=context.cameras.get(take.key.task, ""),
+                        part, frames=frames.get(take.key), embeddings=embedded.get(take.key), instruction=instruction,
+                        camera=camera,
                     )
-                    for take, one in zip(start, windowed(start), strict=True)
+                    for take, part in zip(start, windowed(start), strict=True)
                 ]
-                for start, _ in own
+                for start, _ in of_task
             ]  # fmt: skip
-            judged = apply_scorers(scorers, footage, view, self._ask)
-            for (start, source), each in zip(own, judged, strict=True):
-                table |= {take.key: _take_score(take, one, source) for take, one in zip(start, each, strict=True)}
+            scored = apply_scorers(scorers, footage, self._sources.view(task), self._call)
+            for (start, source), parts in zip(of_task, scored, strict=True):
+                table |= {take.key: _take_score(take, part, source) for take, part in zip(start, parts, strict=True)}
         return {take.key: table[take.key] for take in takes}
 
-    def _ask(self, scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None) -> list[Score] | None:
-        """The scores of all takes of ``starts``; None where the scorer fails or has failed."""
+    def _call(self, scorer: Scorer, starts: Sequence[Sequence[Footage]], view: View | None) -> list[Score] | None:
+        """The scores of all takes of ``starts``; None if the scorer fails, now or in an earlier batch."""
         name = scorer.spec.name
         if name in self.lost:
             return None
         try:
             _check_camera(scorer, starts)
-            scores = ask_scorer(scorer, starts, view)
+            scores = call_scorer(scorer, starts, view)
             self._watch_length(scorer, starts, scores, view)
         except BestTakeError as error:
             reason = one_line(error)
@@ -297,7 +291,7 @@ class _Panel:
     def _watch_length(
         self, scorer: Scorer, starts: Sequence[Sequence[Footage]], scores: Sequence[Score], view: View | None
     ) -> None:
-        """Check once whether scores change if the part of a take after its last window is removed."""
+        """Check once whether scores change if takes are cut off at the end of their last window."""
         name, first = scorer.spec.name, 0
         for start in starts if name not in self._watched else ():
             if not all(take.windows[-1].all() for take in start):
@@ -307,11 +301,11 @@ class _Panel:
             return
         self._watched.add(name)
         whole = _last(scores[first : first + len(start)])
-        short = _last(ask_scorer(scorer, [[cut(take) for take in start]], view))
+        short = _last(call_scorer(scorer, [[cut(take) for take in start]], view))
         if np.allclose(whole, short, rtol=_RTOL, atol=_ATOL, equal_nan=True):
             return
         # The scorer may never give the same take the same score.
-        gaps = np.abs(_last(ask_scorer(scorer, [start], view)) - whole)
+        gaps = np.abs(_last(call_scorer(scorer, [start], view)) - whole)
         noise = 3 * float(np.max(gaps, initial=0.0, where=np.isfinite(gaps)))
         if not np.allclose(whole, short, rtol=_RTOL, atol=_ATOL + noise, equal_nan=True):
             self._length.add(name)
@@ -323,16 +317,16 @@ def _last(scores: Sequence[Score]) -> NDArray[np.float64]:
 
 
 def _check_camera(scorer: Scorer, starts: Sequence[Sequence[Footage]]) -> None:
-    wanted = scorer.spec.camera
-    for given in {take.camera for start in starts for take in start} if wanted else ():
-        if given and given != wanted:
+    needed = scorer.spec.camera
+    for camera in {take.camera for start in starts for take in start} if needed else ():
+        if camera and camera != needed:
             raise ComponentError(
-                f"scorer {scorer.spec.name}: it needs the camera {wanted!r}, and takes keep the pictures of {given!r}"
+                f"scorer {scorer.spec.name}: it needs the camera {needed!r}, but takes have pictures of {camera!r}"
             )
 
 
 def windowed(takes: Sequence[Take]) -> list[Footage]:
-    """Wrap the takes of one start as `Footage`, each with its windows in the order of `WINDOWS`."""
+    """Turn the takes of one start into `Footage`, with the windows in the order of `WINDOWS`."""
     ends = [take.success_step if take.success_step is not None else take.steps for take in takes]
     footage = []
     for take, end in zip(takes, ends, strict=True):
@@ -347,10 +341,10 @@ def windowed(takes: Sequence[Take]) -> list[Footage]:
     return footage
 
 
-def _take_score(take: Take, judged: ScoredFootage, source: str) -> TakeScore:
+def _take_score(take: Take, scored: ScoredFootage, source: str) -> TakeScore:
     values = {
         ScoreName(scorer, window): float(value)
-        for scorer, score in judged.scores.items()
+        for scorer, score in scored.scores.items()
         for window, value in zip(WINDOWS, score.values, strict=True)
     }
-    return TakeScore(take.frame_steps, judged.best, judged.nearest, values, source)
+    return TakeScore(take.frame_steps, scored.best, scored.nearest, values, source)

@@ -1,4 +1,4 @@
-"""A scorer that reads actions alone, and needs neither pictures nor demonstrations: how little they change."""
+"""A scorer that prefers smooth actions. It needs neither pictures nor demonstrations."""
 
 from __future__ import annotations
 

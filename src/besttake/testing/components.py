@@ -1,4 +1,4 @@
-"""The contracts of a policy, an environment, an encoder and a source of demonstrations."""
+"""Check the contracts of policies, environments, encoders and sources of demonstrations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_policy(
         ContractError: A property is violated.
     """
     spec = policy.spec
-    seen = list(observations or _observations(spec))
+    seen = list(observations or _random_observations(spec))
     draws = [Draw(11, "check", start=row, seed=row % 2, chunk=row) for row in range(len(seen))]
     held = ["shape"]
 
@@ -52,8 +52,8 @@ def check_policy(
     held.append("repeat")
     singles = np.concatenate([policy.sample([o], [d]) for o, d in zip(seen, draws, strict=True)])
     check_close(batch, singles, atol, f"{spec.name}: a row alone differs from the row in a batch")
-    turned = policy.sample(seen[::-1], draws[::-1])[::-1]
-    check_close(batch, turned, atol, f"{spec.name}: a row depends on its place in the batch")
+    reordered = policy.sample(seen[::-1], draws[::-1])[::-1]
+    check_close(batch, reordered, atol, f"{spec.name}: a row depends on its place in the batch")
     held.append("batch")
 
     again = policy.sample(seen[:1] * 2, [draws[0], draws[1]])
@@ -67,7 +67,7 @@ def check_policy(
     return tuple(held)
 
 
-def _observations(spec: PolicySpec) -> list[Observation]:
+def _random_observations(spec: PolicySpec) -> list[Observation]:
     rng = np.random.default_rng(7)
     return [
         Observation(
@@ -120,8 +120,8 @@ def check_env(env: Env, *, steps: int = 12, render: bool = True) -> tuple[str, .
     _check_observation(env, cameras)
     held.append("observe")
 
-    # Adapters of other people's envs can build theirs anew at each reset.
-    hint = " (rebuild=true in its URI may mend it)" if spec.name.startswith(("gym:", "vla-eval:")) else ""
+    # Adapters of foreign envs can rebuild the env at each reset.
+    hint = " (rebuild=true in its URI may help)" if spec.name.startswith(("gym:", "vla-eval:")) else ""
     eager = _play(env, first, actions, cameras, look=True)
     again = _play(env, first, actions, cameras, look=True)
     _check_replay(eager, again, f"{spec.name}: reset({first}) twice, same actions{hint}")
@@ -159,15 +159,15 @@ def _check_env_spec(spec: EnvSpec) -> None:
 
 
 def _check_observation(env: Env, cameras: Sequence[str]) -> None:
-    name, size, seen = env.spec.name, env.spec.state_dim, env.observe(cameras)
-    images, state = seen.images, seen.state
+    name, size, observation = env.spec.name, env.spec.state_dim, env.observe(cameras)
+    images, state = observation.images, observation.state
     check(set(images) == set(cameras), f"{name}: asked for cameras {tuple(cameras)}, got {tuple(images)}")
     fits = state.shape == (size,) and state.dtype == np.float32
     check(fits, f"{name}: state is {state.dtype} {state.shape}, not float32 {size}")
     for camera, image in images.items():
         fits = image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3
         check(fits, f"{name}: camera {camera} gave {image.dtype} {image.shape}, not uint8 (H, W, 3)")
-    check(not env.observe(()).images, f"{name}: asked for no camera, rendered one all the same")
+    check(not env.observe(()).images, f"{name}: it renders a camera even if none is asked for")
 
 
 def _play(env: Env, start: Start, actions: F32, cameras: Sequence[str], *, look: bool) -> list[list[Array]]:
@@ -185,17 +185,17 @@ def _continue(env: Env, actions: F32, cameras: Sequence[str], *, look: bool) -> 
 
 
 def _look(env: Env, cameras: Sequence[str]) -> list[Array]:
-    seen = env.observe(cameras)
-    return [seen.state.copy(), *(seen.images[c].copy() for c in cameras)]
+    observation = env.observe(cameras)
+    return [observation.state.copy(), *(observation.images[c].copy() for c in cameras)]
 
 
 def _same_arrays(a: list[Array], b: list[Array]) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=False))
 
 
-def _check_replay(a: list[list[Array]], b: list[list[Array]], promise: str) -> None:
+def _check_replay(a: list[list[Array]], b: list[list[Array]], fault: str) -> None:
     for step, (x, y) in enumerate(zip(a, b, strict=True)):
-        check(_same_arrays(x, y), f"{promise}: observation {step} differs")
+        check(_same_arrays(x, y), f"{fault}: observation {step} differs")
 
 
 def check_encoder(encoder: Encoder, *, images: U8 | None = None, atol: float = 1e-5) -> tuple[str, ...]:
@@ -242,11 +242,11 @@ def check_demos(source: Source, *, most: int = 20) -> tuple[str, ...]:
     """
     check(source.fingerprint, f"{source.name}: it has no fingerprint, so a library could not tell when it changed")
     read = list(islice(source, most))
-    demos = [each for each in read if not isinstance(each, UnreadableDemo)]
+    demos = [demo for demo in read if not isinstance(demo, UnreadableDemo)]
     check(demos, f"{source.name}: none of its first {len(read)} demonstrations can be read")
-    names = [each.id for each in read]
-    twice = max(names, key=names.count)
-    check(names.count(twice) == 1, f"{source.name}: two demonstrations have the same id {twice!r}")
+    ids = [demo.id for demo in read]
+    repeated = max(ids, key=ids.count)
+    check(ids.count(repeated) == 1, f"{source.name}: two demonstrations have the same id {repeated!r}")
     shape = Shape.of(demos[0])
     for demo in demos:
         wrong = fault(demo, shape)
@@ -276,12 +276,12 @@ def _same_demo(a: Demo | UnreadableDemo, b: Demo | UnreadableDemo) -> bool:
 
 
 def check(holds: object, fault: str) -> None:
-    """ContractError with ``fault`` where a promise does not hold."""
+    """Raise ContractError with the text ``fault`` unless ``holds`` is true."""
     if not holds:
         raise ContractError(fault)
 
 
-def check_close(a: Array, b: Array, atol: float, promise: str) -> None:
-    """ContractError when two arrays differ by more than ``atol``."""
-    far = float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)))) if a.size else 0.0
-    check(far <= atol, f"{promise} (by {far:.2e}, allowed {atol:.0e})")
+def check_close(a: Array, b: Array, atol: float, fault: str) -> None:
+    """Raise ContractError with the text ``fault`` if two arrays differ by more than ``atol``."""
+    gap = float(np.max(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)))) if a.size else 0.0
+    check(gap <= atol, f"{fault} (by {gap:.2e}, allowed {atol:.0e})")

@@ -1,4 +1,4 @@
-"""The contracts of an arm and a scorer."""
+"""Check the contracts of arms and scorers."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def check_arm(arm: Arm, *, policy: str = "testbed:half") -> tuple[str, ...]:
     held.append("repeat")
     singles = np.concatenate([chunks([take]) for take in _copies(takes)])
     check_close(batch, singles, 0.0, f"{name}: a take alone differs from the take among others")
-    others = [take for own in _copies(takes) for take in (own, replace(own, arm=BASE, memory=[]))]
-    check_close(batch, chunks(others)[::2], 0.0, f"{name}: a take depends on takes of other arms")
+    mixed = [request for take in _copies(takes) for request in (take, replace(take, arm=BASE, memory=[]))]
+    check_close(batch, chunks(mixed)[::2], 0.0, f"{name}: a take depends on takes of other arms")
     held.append("batch")
     if not spec.history:
         fresh = [replace(take, states=take.states[-1:], actions=[], memory=[]) for take in takes]
-        check_close(batch, chunks(fresh), 0.0, f"{name}: it reads the take's history, which its spec denies")
+        check_close(batch, chunks(fresh), 0.0, f"{name}: it reads the take's history, but its spec has no history")
         held.append("history")
     return tuple(held)
 
@@ -89,14 +89,14 @@ def _chunks(arm: Arm, policy: Policy, world: EnvSpec, library: Library | None, r
 
 
 def _with_memory(takes: Sequence[TakeState], chunks: Callable[[Sequence[TakeState]], F32]) -> list[TakeState]:
-    """The takes with what their arm remembered at two replans before, one of them at the first step."""
+    """The takes with the memory of their arm from two earlier replans, the first at step 0."""
     remembered = []
     for take in takes:
         memory: list[Any] = []
         for replan, step in enumerate((0, take.step // 2)):
-            seen = replace(take.observation, state=take.states[step])
+            observation = replace(take.observation, state=take.states[step])
             past = replace(
-                take, draw=take.draw.at(replan), observation=seen, step=step, states=take.states[: step + 1],
+                take, draw=take.draw.at(replan), observation=observation, step=step, states=take.states[: step + 1],
                 actions=take.actions[:step], memory=memory,
             )  # fmt: skip
             chunks([past])
@@ -105,12 +105,12 @@ def _with_memory(takes: Sequence[TakeState], chunks: Callable[[Sequence[TakeStat
 
 
 def _copies(takes: Sequence[TakeState]) -> list[TakeState]:
-    """The takes as they were before their arm was asked."""
+    """Copies of the takes with their own memories, which an arm may change."""
     return [replace(take, memory=deepcopy(take.memory)) for take in takes]
 
 
 def _takes(policy: Policy, arm: str, *, score_camera: bool) -> tuple[EnvSpec, list[TakeState]]:
-    """Takes that have come to different steps. They see the score camera only where the arm asks for it."""
+    """The spec of the testbed and takes at different steps, with or without pictures of the score camera."""
     env = registry.env(_WORLD)
     try:
         spec, task = env.spec, env.spec.tasks[0].name
@@ -150,19 +150,19 @@ def check_scorer(scorer: Scorer, *, atol: float = 0.0) -> tuple[str, ...]:
     name, spec = scorer.spec.name, scorer.spec
     taken = name in SCORERS and spec.fingerprint != registry.scorer(name).spec.fingerprint
     check(not taken, f"{name}: this is the name of a scorer of BestTake; give yours another")
-    check(spec.fingerprint, f"{name}: the spec has no fingerprint, so kept scores could not be told from others")
+    check(spec.fingerprint, f"{name}: the spec has no fingerprint, which tells whether stored scores are still valid")
     with tempfile.TemporaryDirectory() as directory:
-        first, reordered = (build(_Squares(turn), Hog(), Path(directory) / f"{turn}") for turn in (False, True))
+        first, reordered = (build(_SquareDemos(turn), Hog(), Path(directory) / f"{turn}") for turn in (False, True))
         takes = _footage(first)
 
         def scores(takes: Sequence[Footage], library: Library = first) -> F64:
-            (judged,) = apply_scorers([scorer], [takes], library.view(_TASK))
-            return np.array([np.asarray(one.scores[name].values, np.float64) for one in judged])
+            (scored,) = apply_scorers([scorer], [takes], library.view(_TASK))
+            return np.array([np.asarray(take.scores[name].values, np.float64) for take in scored])
 
         held = _check_scores(spec, takes, scores, atol)
         if needs_demos(scorer):
-            promise = f"{name}: a score depends on the order of the demonstrations"
-            _check_same(scores(takes), scores(takes, reordered), max(atol, 1e-9), promise)
+            fault = f"{name}: a score depends on the order of the demonstrations"
+            _check_same(scores(takes), scores(takes, reordered), max(atol, 1e-9), fault)
             held.append("files")
     return tuple(held)
 
@@ -170,7 +170,7 @@ def check_scorer(scorer: Scorer, *, atol: float = 0.0) -> tuple[str, ...]:
 def _check_scores(
     spec: ScorerSpec, takes: list[Footage], scores: Callable[[Sequence[Footage]], F64], atol: float
 ) -> list[str]:
-    """The properties of the scores of ``takes`` that hold."""
+    """Check the scores of ``takes``, and return the names of the properties that hold."""
     whole = scores(takes)
     check(not np.isinf(whole).any(), f"{spec.name}: a score is infinite; give NaN where there is none")
     check(not np.isnan(whole[:, :-1]).all(), f"{spec.name}: no take got a score")
@@ -183,23 +183,23 @@ def _check_scores(
     held = ["spec", "scores", "repeat", "order", "twin"]
     if not spec.compares:
         alone = np.concatenate([scores([take]) for take in takes])
-        _check_same(whole, alone, atol, f"{spec.name}: a take alone is scored unlike among others (say compares=True)")
+        _check_same(whole, alone, atol, f"{spec.name}: a take alone has another score (set compares=True in its spec)")
         held.append("batch")
     if not spec.length:
         short = scores([cut(take, 0) for take in takes])
-        promise = f"{spec.name}: a score depends on what follows its window (say length=True)"
-        _check_same(whole[:, :1], short[:, :1], max(atol, 1e-9), promise)
+        fault = f"{spec.name}: a score depends on what follows its window (set length=True in its spec)"
+        _check_same(whole[:, :1], short[:, :1], max(atol, 1e-9), fault)
         held.append("length")
     return held
 
 
-def _check_same(a: F64, b: F64, atol: float, promise: str) -> None:
-    check(np.array_equal(np.isnan(a), np.isnan(b)), f"{promise} (one of them is NaN)")
-    check_close(np.nan_to_num(a), np.nan_to_num(b), atol, promise)
+def _check_same(a: F64, b: F64, atol: float, fault: str) -> None:
+    check(np.array_equal(np.isnan(a), np.isnan(b)), f"{fault} (one of them is NaN)")
+    check_close(np.nan_to_num(a), np.nan_to_num(b), atol, fault)
 
 
 def _footage(library: Library) -> list[Footage]:
-    """Four takes of different lengths; the windows are their beginning, all of them, and nothing."""
+    """Four takes of different lengths, each with three windows: its first 5 frames, all frames and none."""
     rng = np.random.default_rng(3)
     films = [_film(rng, length) for length in (9, 12, 7, 10)]
     embedded = embed(library.encoder(), films)
@@ -220,7 +220,7 @@ def _footage(library: Library) -> list[Footage]:
 
 
 def _film(rng: np.random.Generator, length: int) -> U8:
-    """A square that wanders over noise."""
+    """Frames (length, 32, 32, 3) of a square that moves at random over noise."""
     frames = rng.integers(0, 60, (length, 32, 32, 3), np.uint8)
     places = np.clip(12 + np.cumsum(rng.normal(0, 2, (length, 2)), axis=0), 0, 24).astype(int)
     for frame, (x, y) in zip(frames, places, strict=True):
@@ -228,8 +228,8 @@ def _film(rng: np.random.Generator, length: int) -> U8:
     return frames
 
 
-class _Squares:
-    """Four demonstrations with pictures, states and actions."""
+class _SquareDemos:
+    """A source of four demonstrations with pictures, states and actions."""
 
     def __init__(self, backwards: bool = False) -> None:
         self._backwards = backwards

@@ -1,4 +1,4 @@
-"""Many runs: the headroom relation across all their cells (`besttake compare`); of two runs also what changed."""
+"""Relate gain to headroom over the cells of several runs, and compare two runs start by start (`besttake compare`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from besttake.files import as_paths, version
 from besttake.measure.arrays import arm_takes
 from besttake.measure.cell import relation_cell, relation_of
 from besttake.measure.looks import Unit
-from besttake.measure.rescore import OTHER_TAKES, base_takes, check_same_takes, chosen_from, other_takes, starts_of_cell
+from besttake.measure.rescore import (
+    TAKES_CHANGED,
+    base_takes,
+    check_same_takes,
+    choice_size,
+    starts_of_cell,
+    takes_changed,
+)
 from besttake.registry import Uri
 from besttake.reporting import figures, result_tables, words
 from besttake.reporting.drawing import Figure
@@ -32,7 +39,7 @@ from besttake.threads import one_thread
 from besttake.types import F64
 
 _Take = tuple[TakeKey, str]
-"""Which take: its key, and the checksum of what it did. A copy of a run holds the same ones."""
+"""The key of a take and the checksum of its file. A copy of a run has the same ones."""
 _NO_RELATION = "No cell of these runs has scored takes, so there is no gain to set against headroom."
 
 
@@ -100,14 +107,14 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
     loaded = {Path(run).resolve(): Result.load(Path(run) / "result.json") for run in runs}
     notes = ["a run was named twice and counts once"] if len(loaded) < len(runs) else []
     with one_thread():
-        parts: list[_Part] = []
+        cells: list[_RunCell] = []
         for directory, result in loaded.items():
-            own, remarks = _read(directory, result, window)
-            parts += own
+            cells_of_run, remarks = _read_cells(directory, result, window)
+            cells += cells_of_run
             notes += remarks
-        kept, overlaps = _once(parts)
-        used = {run: one for run, one in loaded.items() if not one.cells or any(part.run == run for part in kept)}
-        points = [part.point for part in kept if part.point is not None]
+        kept, overlaps = _without_overlaps(cells)
+        used = {run: result for run, result in loaded.items() if not result.cells or run in {own.run for own in kept}}
+        points = [cell.point for cell in kept if cell.point is not None]
         gains = [gain for gain, _, _ in points]
         first = next(iter(used.values()))
         merged = Result(
@@ -119,37 +126,37 @@ def compare(runs: str | Path | Sequence[str | Path], *, window: str = "", comman
             cost=_cost([result.cost for result in used.values()]), notes=[*notes, *overlaps],
         )  # fmt: skip
         across = relation.across(gains, [o for _, o, _ in points], [s for _, _, s in points], window)
-    changed = changes_between(list(loaded), merged.notes)
-    return CompareResult(merged, tuple(part.run.name for part in kept), across, changed)
+    changes = changes_between(list(loaded), merged.notes)
+    return CompareResult(merged, tuple(cell.run.name for cell in kept), across, changes)
 
 
 def changes_between(runs: Sequence[Path], notes: list[str]) -> tuple[Change, ...]:
-    """What changed in every cell that both runs have, if there are two; ``notes`` gets what cannot be compared."""
+    """The changes in each cell that two runs share; empty for other numbers of runs. May append to ``notes``."""
     if len(runs) != 2:
         return ()
     try:
-        old, new = map(_Side.open, runs)
+        old, new = map(_ComparedRun.open, runs)
     except RunError as error:
-        notes.append(f"what changed cannot be told: {error}")
+        notes.append(f"the two runs cannot be compared start by start: {error}")
         return ()
-    pairs, remarks = _pairs(old.result, new.result)
+    pairs, remarks = _pair_cells(old.result, new.result)
     notes += remarks
     changes: list[Change] = []
     for a, b in pairs:
-        if shared := _shared(old, a, new, b):
-            changes += _of_cell(old, a, new, b, shared)
+        if shared := _shared_starts(old, a, new, b):
+            changes += _changes(old, a, new, b, shared)
         else:
             notes.append(f"the runs share no start of {a.policy} on {a.group} in the same env, so no change is known")
     return tuple(changes)
 
 
 _Point = tuple[relation.CellGains, F64, F64]
-"""A cell in the relation: its gains, and its takes as outcomes and scores (S, N)."""
+"""A cell in the relation: its gains, and the outcomes and scores (S, N) of its takes."""
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A cell of a run: its takes of the base arm, and its point in the relation if it has one."""
+class _RunCell:
+    """A cell of a run, its takes of the base arm, and its point in the relation if it has one."""
 
     run: Path
     cell: Cell
@@ -157,58 +164,57 @@ class _Part:
     point: _Point | None
 
 
-def _once(parts: Sequence[_Part]) -> tuple[list[_Part], list[str]]:
-    """The parts without those that share takes with a fuller one, and a note for each that is left out."""
-    order = sorted(range(len(parts)), key=lambda i: (parts[i].point is not None, len(parts[i].takes)), reverse=True)
+def _without_overlaps(cells: Sequence[_RunCell]) -> tuple[list[_RunCell], list[str]]:
+    """The cells without those that share takes with a larger one, and a note for each that is left out."""
+    order = sorted(range(len(cells)), key=lambda i: (cells[i].point is not None, len(cells[i].takes)), reverse=True)
     owner: dict[_Take, int] = {}
     kept, notes = [], []
     for i in order:
-        part = parts[i]
-        shared = [owner[take] for take in part.takes if take in owner]
+        run, cell, takes = cells[i].run, cells[i].cell, cells[i].takes
+        shared = [owner[take] for take in takes if take in owner]
         if shared:
-            other = parts[shared[0]].run.name
-            cell = f"{part.run.name}: {part.cell.policy}, {part.cell.group}"
-            notes.append(f"{cell} is left out: {other} has {count(len(shared), 'take')} of it, and takes count once")
+            name, other = f"{run.name}: {cell.policy}, {cell.group}", cells[shared[0]].run.name
+            notes.append(f"{name} is left out: {other} has {count(len(shared), 'take')} of it, and takes count once")
         else:
             kept.append(i)
-            owner.update(dict.fromkeys(part.takes, i))
-    return [parts[i] for i in sorted(kept)], notes
+            owner.update(dict.fromkeys(takes, i))
+    return [cells[i] for i in sorted(kept)], notes
 
 
-def _read(run: Path, result: Result, window: str) -> tuple[list[_Part], list[str]]:
-    """The cells of a run, and which of them take no part in the relation and why."""
+def _read_cells(run: Path, result: Result, window: str) -> tuple[list[_RunCell], list[str]]:
+    """The cells of a run, and a note for each that takes no part in the relation."""
     try:
         with Store.open(run) as store:
             rows = {row.key: row for row in store.rows()}
     except BestTakeError as error:
-        without = [_Part(run, cell, frozenset(), None) for cell in result.cells]
+        without = [_RunCell(run, cell, frozenset(), None) for cell in result.cells]
         return without, [f"{run.name} takes no part in the relation: {error}"]
-    scores, parts, notes = Scores.open(run), [], []
+    scores, cells, notes = Scores.open(run), [], []
     for cell in result.cells:
         cell = cell.model_copy(update={"window": window}) if window else cell
         units = starts_of_cell(cell, rows)
-        own, seeds = {*units}, range(cell.seeds)
+        starts = {*units}
         takes = frozenset(
             (key, row.sha256 or "") for key, row in rows.items()
-            if (key.env, key.task, key.start) in own and (key.policy, key.arm) == (cell.policy, BASE)
-            and key.seed in seeds and row.status == "done"
+            if (key.env, key.task, key.start) in starts and (key.policy, key.arm) == (cell.policy, BASE)
+            and key.seed in range(cell.seeds) and row.status == "done"
         )  # fmt: skip
         point, why = _point(cell, units, rows, scores)
         if point is None:
             notes.append(f"{run.name}: {cell.policy}, {cell.group} takes no part in the relation: {why}")
-        parts.append(_Part(run, cell, takes, point))
-    return parts, notes
+        cells.append(_RunCell(run, cell, takes, point))
+    return cells, notes
 
 
 def _point(
     cell: Cell, units: Sequence[Unit], rows: Mapping[TakeKey, Row], scores: Scores | None
 ) -> tuple[_Point | None, str]:
-    """A cell's point, or why it has none."""
-    if other_takes(cell, rows):
-        return None, OTHER_TAKES
+    """The point of a cell in the relation; or None, and the reason."""
+    if takes_changed(cell, rows):
+        return None, TAKES_CHANGED
     if not units:
         return None, "no take of its base arm was finished"
-    name, n = ScoreName(cell.scorer, cell.window), chosen_from(cell)
+    name, n = ScoreName(cell.scorer, cell.window), choice_size(cell)
     takes = base_takes(cell, units, rows, scores, [cell.scorer]).arms[BASE]
     values = takes.score(name)
     if cell.seeds < 2:
@@ -219,8 +225,8 @@ def _point(
     arms = dict.fromkeys(key.arm for key in rows if Uri.parse(key.arm).scheme == RETRIEVE)
     retrieved = arm_takes(cell.policy, units, next(iter(arms), RETRIEVE), cell.seeds, (), rows, None)
     if retrieved.takes:
-        gained = start_pass_at_k(retrieved.outcomes, 1) - start_pass_at_k(takes.outcomes, 1)
-        gains = replace(gains, retrieval=gained)
+        gain = start_pass_at_k(retrieved.outcomes, 1) - start_pass_at_k(takes.outcomes, 1)
+        gains = replace(gains, retrieval=gain)
     return (gains, takes.outcomes, values), ""
 
 
@@ -231,9 +237,9 @@ def _cost(costs: Sequence[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class Change:
-    """One number of a cell in both runs, and its change; ``number`` is ``pass@1`` or ``pass@N`` of an arm.
+    """A number of a cell in both runs, and its change; ``number`` is ``pass@1`` or ``pass@N`` of an arm.
 
-    All is over the ``starts`` that both runs have in the same env. ``same``: both runs hold the very same takes.
+    Both are measured on the ``starts`` that the runs share in the same env. ``same``: these starts have the same takes.
     """
 
     policies: tuple[str, str]
@@ -248,7 +254,7 @@ class Change:
 
     @property
     def shown(self) -> str:
-        """``better`` or ``worse`` where the 95 % interval leaves out no change, ``same`` takes, else nothing."""
+        """``better`` or ``worse`` if the 95 % interval excludes 0, ``same`` if the takes are the same, else empty."""
         if self.same:
             return "same"
         low, high = self.change.low, self.change.high
@@ -256,15 +262,15 @@ class Change:
 
 
 @dataclass(frozen=True)
-class _Side:
-    """One run: its result, its takes, and the fingerprints of its envs."""
+class _ComparedRun:
+    """One of two runs: its result, its takes, and the fingerprints of its envs."""
 
     result: Result
     rows: Mapping[TakeKey, Row]
     envs: Mapping[str, object]
 
     @classmethod
-    def open(cls, run: Path) -> _Side:
+    def open(cls, run: Path) -> _ComparedRun:
         with Store.open(run) as store:
             rows, identity = {row.key: row for row in store.rows()}, store.manifest.identity
         envs = {name.removeprefix("env "): value[0] for name, value in identity.items() if name.startswith("env ")}
@@ -273,21 +279,21 @@ class _Side:
         return cls(result, rows, envs)
 
     def checksums(self, cell: Cell, arm: str, units: Sequence[Unit]) -> Mapping[tuple[Unit, int], str | None]:
-        """What each take of an arm did, as a checksum."""
-        known, name = {*units}, (cell.policy, arm)
+        """The checksum of each take of an arm, by start and seed."""
+        starts = {*units}
         return {
             (unit, key.seed): row.sha256
             for key, row in self.rows.items()
-            if (unit := (key.env, key.task, key.start)) in known and (key.policy, key.arm) == name
+            if (unit := (key.env, key.task, key.start)) in starts and (key.policy, key.arm) == (cell.policy, arm)
         }
 
     def outcomes(self, cell: Cell, arm: str, units: Sequence[Unit]) -> F64:
-        """Success (S, N) of an arm's takes; NaN where there is none."""
+        """The success (S, N) of an arm's takes; NaN where a take is missing."""
         return arm_takes(cell.policy, units, arm, cell.seeds, (), self.rows, None).outcomes
 
 
-def _pairs(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]]:
-    """Cells of the same policy, env and tasks; a run of one policy is compared with one of another."""
+def _pair_cells(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]]:
+    """Pair cells of the same policy (unless both runs have only one), env and tasks, and note those that one lacks."""
     single = len(old.policies) == len(new.policies) == 1
 
     def name(cell: Cell) -> tuple[str, str, str]:
@@ -295,21 +301,21 @@ def _pairs(old: Result, new: Result) -> tuple[list[tuple[Cell, Cell]], list[str]
 
     first, second = ({name(cell): cell for cell in result.cells} for result in (old, new))
     notes = [
-        f"only the {which} run has {cell.policy} on {cell.group} in {cell.env}"
-        for which, own, other in (("first", first, second), ("second", second, first))
-        for key, cell in own.items()
-        if key not in other
+        f"only the {ordinal} run has {cell.policy} on {cell.group} in {cell.env}"
+        for ordinal, cells, others in (("first", first, second), ("second", second, first))
+        for key, cell in cells.items()
+        if key not in others
     ]
     return [(cell, second[key]) for key, cell in first.items() if key in second], notes
 
 
-def _shared(old: _Side, a: Cell, new: _Side, b: Cell) -> list[Unit]:
+def _shared_starts(old: _ComparedRun, a: Cell, new: _ComparedRun, b: Cell) -> list[Unit]:
     """The starts of a cell that both runs have, in the same env."""
-    theirs, same = {*starts_of_cell(b, new.rows)}, {env for env in old.envs if old.envs[env] == new.envs.get(env)}
-    return [unit for unit in starts_of_cell(a, old.rows) if unit in theirs and unit[0] in same]
+    units, envs = {*starts_of_cell(b, new.rows)}, {env for env in old.envs if old.envs[env] == new.envs.get(env)}
+    return [unit for unit in starts_of_cell(a, old.rows) if unit in units and unit[0] in envs]
 
 
-def _of_cell(old: _Side, a: Cell, new: _Side, b: Cell, shared: Sequence[Unit]) -> Iterator[Change]:
+def _changes(old: _ComparedRun, a: Cell, new: _ComparedRun, b: Cell, shared: Sequence[Unit]) -> Iterator[Change]:
     arms = [arm for arm in (a.arms.arms if a.arms else (BASE,)) if b.arms is None or arm in b.arms.arms]
     n = min(a.headroom.n if a.headroom else 1, b.headroom.n if b.headroom else 1)
     for arm in arms:

@@ -1,7 +1,7 @@
-"""What works on this machine, and what to install for the rest (`besttake doctor`).
+"""Check what works on this machine, and what to install for the rest (`besttake doctor`).
 
-With demonstrations, a policy and an env (any of them) it also shows whether they can be used together: what each is and
-can do, what each means by its numbers and pictures, and the first thing that does not fit.
+Given demonstrations, a policy or an env, show instead whether they can be used together: what each is and can do, what
+each means by its numbers and pictures, and what does not fit.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from besttake.files import version
 from besttake.registry import Uri
 from besttake.reporting.table import Entry, Table, Tabular
 from besttake.types import EnvSpec, PolicySpec, Start
-from besttake.verbs.diagnose.setup import gripper_of, rehearse, rehearsed
+from besttake.verbs.diagnose.setup import gripper_of, needs_rehearsal, rehearse
 
-_MOST_TASKS = 3
+_SHOWN_TASKS = 3
 _FEW_DEMOS, _FEW_FRAMES = 3, 10
 _UNKNOWN = "not known: name it with `{}`"
 
 
 @dataclass(frozen=True)
 class Extra:
-    """An extra: what it is for, the modules it brings, and the distribution that tells its version."""
+    """An optional dependency: its purpose, the modules that it needs, and the distribution whose version is shown."""
 
     name: str
     purpose: str
@@ -92,7 +92,7 @@ class Pairing:
         env: URI of the environment.
         lines: What each is and can do.
         conventions: What each means by its numbers and pictures.
-        problems: Why they cannot be used together, or why one cannot be made; empty if all is well.
+        problems: Why they cannot be used together, or why one cannot be loaded; empty if they can.
         notes: Remarks.
     """
 
@@ -106,22 +106,22 @@ class Pairing:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The parts that were named, as columns of a table."""
+        """The names of the parts that were given: the columns of the table."""
         return tuple(name for name in (self.demos, self.policy, self.env) if name)
 
     def sides(self, line: Aspect) -> tuple[str, ...]:
-        """Return the cells of a line for the parts that were named."""
+        """Return the cells of a line for the parts that were given."""
         sides = zip((self.demos, self.policy, self.env), (line.data, line.policy, line.env), strict=True)
         return tuple(side for name, side in sides if name)
 
     def table(self) -> Table:
-        """Return what each is, can do and means, side by side; what differs is marked."""
+        """Return a table of the parts side by side, in which differences are marked."""
         kinds = (("demonstrations", self.demos), ("policy", self.policy), ("env", self.env))
         conventions = [line for line in self.conventions if {*self.sides(line)} - {"unknown", ""}]
         rows = []
         for line in (line for line in (*self.lines, *conventions) if any(self.sides(line))):
-            mark, what = ("worse", f"{line.what} (DIFFERS)") if line.differs else ("", line.what)
-            rows.append([Entry(what, mark), *(Entry(side, mark) for side in self.sides(line))])
+            mark, label = ("worse", f"{line.what} (DIFFERS)") if line.differs else ("", line.what)
+            rows.append([Entry(label, mark), *(Entry(side, mark) for side in self.sides(line))])
         heading = "They do not fit" if self.problems else "They fit"
         return Table(heading, ("", *(kind for kind, name in kinds if name)), rows, [*self.problems, *self.notes])
 
@@ -135,7 +135,7 @@ class DoctorResult(Tabular):
 
     @property
     def healthy(self) -> bool:
-        """Whether the base install works (extras may be missing) and the named parts fit together."""
+        """Whether the base install works (extras may be missing) and the given parts fit together."""
         base = all(check.works for check in self.checks if check.group == "base")
         return base and (self.pairing is None or not self.pairing.problems)
 
@@ -155,8 +155,8 @@ def doctor(
 ) -> DoctorResult:
     """Check what works on this machine, or whether a policy, an environment and demonstrations fit together.
 
-    Without arguments, the base install is tried and every extra is looked for. With arguments, the named parts are made
-    instead: the environment is reset to its first start and draws a picture, and a few demonstrations are read.
+    Without arguments, the base install is tried and every extra is looked for. With arguments, these are loaded
+    instead: the environment is reset to its first start and renders a picture, and a few demonstrations are read.
 
     Args:
         policy: URI of a policy.
@@ -165,8 +165,8 @@ def doctor(
         trust_remote_code: Allow the checkpoint, or an env from the hub, to run code that it contains.
 
     Returns:
-        The checks, each with a remedy if it failed. ``healthy`` is True if the base install works and the named parts
-        fit; ``pairing.problems`` says why they do not. A part that cannot be made is such a problem, not an error.
+        The checks, each with a remedy if it failed. ``healthy`` is True if the base install works and the given parts
+        fit; ``pairing.problems`` says why they do not. A part that cannot be loaded is such a problem, not an error.
 
     Examples:
         >>> besttake.doctor("testbed:half", "testbed:pick").healthy  # doctest: +SKIP
@@ -183,11 +183,11 @@ def _base() -> Iterable[InstallCheck]:
         "base", "python", supported, platform.python_version(), "" if supported else "Python 3.11 or newer"
     )
     yield InstallCheck("base", "besttake", True, version())
-    yield _tried("testbed", _try_testbed, "reinstall besttake")
-    yield _tried("video (av)", lambda: str(import_module("av").__version__), "pip install av")
+    yield _attempt("testbed", _try_testbed, "reinstall besttake")
+    yield _attempt("video (av)", lambda: str(import_module("av").__version__), "pip install av")
 
 
-def _tried(name: str, attempt: Callable[[], str], mend: str) -> InstallCheck:
+def _attempt(name: str, attempt: Callable[[], str], mend: str) -> InstallCheck:
     try:
         return InstallCheck("base", name, True, attempt())
     except Exception as error:
@@ -195,7 +195,7 @@ def _tried(name: str, attempt: Callable[[], str], mend: str) -> InstallCheck:
 
 
 def _try_testbed() -> str:
-    """Reset and look at the embedded world: it needs MuJoCo to work, and no GL."""
+    """Reset and observe the embedded testbed, which needs MuJoCo but no GL."""
     return f"tasks {', '.join(task.name for task in _try_env('testbed')[0].tasks)}"
 
 
@@ -212,7 +212,7 @@ def _graphics() -> Iterable[InstallCheck]:
         mend = f"apt-get install {package} (LIBERO renders with EGL or OSMesa)"
         yield _located(name, ctypes.util.find_library(name), mend)
     drivers = os.environ.get("VK_ICD_FILENAMES") or ", ".join(
-        sorted(place.name for place in Path("/usr/share/vulkan/icd.d").glob("*.json"))
+        sorted(file.name for file in Path("/usr/share/vulkan/icd.d").glob("*.json"))
     )
     mend = "apt-get install mesa-vulkan-drivers (only to render ManiSkill; physics needs none)"
     yield _located("Vulkan", drivers, mend)
@@ -226,7 +226,7 @@ def _located(name: str, place: str | None, mend: str) -> InstallCheck:
 def pair(
     policy_uri: str | None, env_uri: str | None, demos: str | None = None, *, trust_remote_code: bool = False
 ) -> Pairing:
-    """How the named parts fit. Every part that can be built is shown, and each problem is a line of its own."""
+    """Load the given parts and check that they fit. Every part that loads is shown, and each problem has its line."""
     with tempfile.TemporaryDirectory(prefix="besttake-doctor-") as folder:
         return _pair(policy_uri, env_uri, demos, Path(folder), trust_remote_code)
 
@@ -249,36 +249,36 @@ def _pair(
     if policy is not None and env is not None:
         with _collected(problems):
             check_compatible(policy, env)
-            # A checkpoint would have to be loaded whole for this.
-            own = policy_uri and Uri.parse(policy_uri).scheme == "python"
-            if own and loaded and policy_uri and env_uri and rehearsed(policy_uri, env_uri):
+            # Only a policy in the user's own code: a checkpoint would have to be loaded whole.
+            in_python = policy_uri and Uri.parse(policy_uri).scheme == "python"
+            if in_python and loaded and policy_uri and env_uri and needs_rehearsal(policy_uri, env_uri):
                 rehearse(loaded, policy_uri, env_uri)
     if library is not None and env is not None:
         with _collected(problems):
             check_retrieval(library, env, RetrievalConfig(rule="frame"))
             check_library(library, env)
-    means = (
+    conventions = (
         None if library is None else replace(library_convention(library), size=_picture_size(library)),
         None if policy is None else policy.convention,
         None if env is None else replace(env_convention(env), size=size),
     )
     left, middle = _library_side(library, policy) if library else {}, _policy_side(policy, env) if policy else {}
     right = _env_side(env) if env else {}
-    whats = {**middle, **right, **left}
-    lines = tuple(Aspect(what, left.get(what, ""), middle.get(what, ""), right.get(what, "")) for what in whats)
+    names = {**middle, **right, **left}
+    lines = tuple(Aspect(name, left.get(name, ""), middle.get(name, ""), right.get(name, "")) for name in names)
     notes = [*(policy.notes if policy else ()), *(env.notes if env else ())]
-    notes += [*(library.head.notes if library else ()), *_missing(library, env)]
-    # The small library is gone when this is read: problems are those of what the user named.
+    notes += [*(library.head.notes if library else ()), *_demo_notes(library, env)]
+    # The temporary library is deleted, so problems name the demonstrations that the user gave.
     reported = [problem if library is None else problem.replace(str(library.path), demos or "") for problem in problems]
     return Pairing(
-        demos or "", policy_uri or "", env_uri or "", lines, side_by_side(*means), tuple(dict.fromkeys(reported)),
-        tuple(notes),
+        demos or "", policy_uri or "", env_uri or "", lines, side_by_side(*conventions),
+        tuple(dict.fromkeys(reported)), tuple(notes),
     )  # fmt: skip
 
 
 @contextmanager
 def _collected(problems: list[str]) -> Iterator[None]:
-    """Turn an error that a user can mend into a line."""
+    """Append a user's error to ``problems`` instead of raising it."""
     try:
         yield
     except BestTakeError as error:
@@ -286,70 +286,70 @@ def _collected(problems: list[str]) -> Iterator[None]:
 
 
 def _try_env(uri: str, trust_remote_code: bool = False) -> tuple[EnvSpec, str]:
-    """The spec of an env that could be reset and drew a picture, and the picture's size."""
+    """Reset an env and render a picture; return the spec and the picture's size."""
     with registry.opened_env(uri, trust_remote_code=trust_remote_code) as env:
         spec = env.spec
         env.reset(Start(spec.tasks[0].name, spec.starts[0]))
-        seen = env.observe((spec.score_camera,)).images[spec.score_camera]
-        if seen.max() == seen.min():
+        picture = env.observe((spec.score_camera,)).images[spec.score_camera]
+        if picture.max() == picture.min():
             raise ComponentError(f"{uri}: its camera {spec.score_camera} draws one colour only; is OpenGL working?")
-        return spec, f"{seen.shape[1]} x {seen.shape[0]}"
+        return spec, f"{picture.shape[1]} x {picture.shape[0]}"
 
 
-def _small_library(demos: str, env: EnvSpec | None, where: Path) -> Library:
-    """The library ``demos``, or one of a few demonstrations from that source, built in ``where``."""
+def _small_library(demos: str, env: EnvSpec | None, folder: Path) -> Library:
+    """The library ``demos``; for any other source, one of its first few demonstrations, built in ``folder``."""
     if (Path(demos) / "library.json").is_file():
         return Library.open(demos)
-    turned = None if env is None else gripper_of({env.name: env})
-    options = Options(first=_FEW_DEMOS, stride=_FEW_FRAMES, gripper_as=turned)
-    return build(source_of(demos), registry.encoder("hog"), where / "library", options)
+    gripper = None if env is None else gripper_of({env.name: env})
+    options = Options(first=_FEW_DEMOS, stride=_FEW_FRAMES, gripper_as=gripper)
+    return build(source_of(demos), registry.encoder("hog"), folder / "library", options)
 
 
 def _picture_size(library: Library) -> str:
-    """The size of the pictures that a policy would be shown; empty where the source is gone."""
+    """The size of the pictures that a policy would be shown; empty if the source cannot show them."""
     camera = library.head.camera
     try:
-        shown = library.show(0, 0, (camera,))[camera]
+        picture = library.show(0, 0, (camera,))[camera]
     except (BestTakeError, KeyError):
         return ""
-    return f"{shown.shape[1]} x {shown.shape[0]}"
+    return f"{picture.shape[1]} x {picture.shape[0]}"
 
 
 def _library_side(library: Library, policy: PolicySpec | None) -> dict[str, str]:
     head = library.head
-    shown = "" if policy is None or not policy.cameras else (
+    can_show = "" if policy is None or not policy.cameras else (
         f" (shows the policy's: {'yes' if library.can_show(policy.cameras) else 'NO'})"
     )  # fmt: skip
     return {
-        "cameras": f"{last_word(head.camera)}{shown}",
+        "cameras": f"{last_word(head.camera)}{can_show}",
         "state": "none" if head.state_dim is None else str(head.state_dim),
         "action": "none" if head.action_dim is None else str(head.action_dim),
         "gripper": _UNKNOWN.format("gripper_dim") if head.gripper_dim is None else f"action {head.gripper_dim}",
         "end effector": _UNKNOWN.format("eef_dims") if head.eef_dims is None else f"state {head.eef_dims}",
-        "tasks": _listed(library.tasks),
+        "tasks": _first_few(library.tasks),
         "events": f"{sum(len(demo.events) for demo in library.demos)} in {len(library.demos)} demonstrations",
     }
 
 
-def _missing(library: Library | None, env: EnvSpec | None) -> list[str]:
-    """What keeps demonstrations from being used in full, though nothing is wrong with them."""
+def _demo_notes(library: Library | None, env: EnvSpec | None) -> list[str]:
+    """Reasons why valid demonstrations can be used only in part."""
     if library is None:
         return []
     notes = []
     if library.actions is None:
         notes.append("the demonstrations hold pictures alone: they can score takes, but nothing can be retrieved")
-    asked = env.tasks if env is not None and library.tasks else ()
-    if asked and all(library.demos_of(task.name, task.instruction)[1] == "all" for task in asked):
+    tasks = env.tasks if env is not None and library.tasks else ()
+    if tasks and all(library.demos_of(task.name, task.instruction)[1] == "all" for task in tasks):
         notes.append("none of the demonstrations that were looked at is of a task of the env, by name or instruction")
     return notes
 
 
 def _policy_side(policy: PolicySpec, env: EnvSpec | None) -> dict[str, str]:
-    def seen(camera: str) -> str:
+    def in_env(camera: str) -> str:
         return camera if env is None else f"{camera} ({'found' if camera in env.cameras else 'MISSING'})"
 
     return {
-        "cameras": ", ".join(map(seen, policy.cameras)) or "none: it reads the state only",
+        "cameras": ", ".join(map(in_env, policy.cameras)) or "none: it reads the state only",
         "state": "any" if policy.state_dim is None else str(policy.state_dim),
         "action": str(policy.action_dim),
         "chunk": f"{policy.horizon} actions, {policy.replan} executed",
@@ -363,7 +363,7 @@ def _env_side(env: EnvSpec) -> dict[str, str]:
         "cameras": ", ".join(env.cameras),
         "state": str(env.state_dim),
         "action": str(env.action_dim),
-        "tasks": _listed([task.name for task in env.tasks]),
+        "tasks": _first_few([task.name for task in env.tasks]),
         "starts": f"{len(env.starts)} per task, {len(env.tuning)} more for tuning",
         "score camera": env.score_camera,
         "gripper": _UNKNOWN.format("gripper_dim") if env.gripper_dim is None else f"action {env.gripper_dim}",
@@ -372,6 +372,6 @@ def _env_side(env: EnvSpec) -> dict[str, str]:
     }
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_TASKS
-    return ", ".join(names[:_MOST_TASKS]) + (f" and {more} more" if more > 0 else "")
+def _first_few(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN_TASKS
+    return ", ".join(names[:_SHOWN_TASKS]) + (f" and {more} more" if more > 0 else "")

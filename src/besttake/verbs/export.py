@@ -1,4 +1,4 @@
-"""A run to take along: tables, films, figures, a LeRobot data set (`besttake export`)."""
+"""Export parts of a run: tables, films, figures, a LeRobot data set (`besttake export`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExportOptions:
     """What to export from a run, and which takes.
 
     Attributes:
@@ -34,7 +34,7 @@ class Wanted:
         lerobot: Directory for the takes as a LeRobotDataset v3.0.
         hub: Directory for ``.eval_results/besttake.yaml`` and a text for the model card of one policy.
         benchmark: Data set on the hub whose tasks were played, for ``hub`` (default: that of the demonstrations).
-        policies: Export only takes of these policies. Empty means all, here and in the next two.
+        policies: Export only takes of these policies; empty for all. The same holds for ``tasks`` and ``arms``.
         tasks: Export only takes of these tasks.
         arms: Export only takes of these arms.
         outcome: ``"success"`` or ``"failure"`` (default: both).
@@ -43,10 +43,10 @@ class Wanted:
         fps: Actions per second of the robot (default: the rate of the run's environment).
 
     Raises:
-        PlanError: Nothing is to be exported, or an attribute is out of range.
+        PlanError: Nothing is to be exported, or ``outcome`` is unknown.
 
     Examples:
-        >>> Wanted(films=Path("films"), outcome="failure", most=20).arms
+        >>> ExportOptions(films=Path("films"), outcome="failure", most=20).arms
         ()
     """
 
@@ -71,7 +71,7 @@ class Wanted:
             raise PlanError(f"`outcome` {self.outcome}: choose success or failure")
 
     def picks(self, row: Row) -> bool:
-        """Return whether a take is to be exported."""
+        """Return whether a take is to be exported; takes that failed in an error never are."""
         key = row.key
         chosen = ((key.policy, self.policies), (key.task, self.tasks), (key.arm, self.arms))
         return (
@@ -83,79 +83,79 @@ class Wanted:
 
 
 def export(
-    run: str | Path, wanted: Wanted, out: str | Path | None = None, *, progress: bool | Reporter = False
+    run: str | Path, options: ExportOptions, out: str | Path | None = None, *, progress: bool | Reporter = False
 ) -> list[Path]:
-    """Write parts of a run in formats that other tools read, and return the files and directories that were written.
+    """Write parts of a run in formats that other tools read, and return the paths of what was written.
 
     Args:
         run: The run directory.
-        wanted: What to export, and which takes.
+        options: What to export, and which takes.
         out: Directory for tables (default: ``export`` in the run). Every file appears complete or not at all.
         progress: True shows a progress bar.
 
     Raises:
-        PlanError: No finished take matches, or the rate of the robot is not known and has to be given as ``fps``.
+        PlanError: No finished take matches, or the robot's rate of actions is not known: give ``fps``.
         RunError: The run is damaged or not finished.
 
     Examples:
-        >>> besttake.export("runs/demo", Wanted(csv=True), "tables")  # doctest: +SKIP
+        >>> besttake.export("runs/demo", ExportOptions(csv=True), "tables")  # doctest: +SKIP
     """
     opened, reporter = Run.open(run), as_reporter(progress)
     folder = Path(out) if out is not None else opened.path / "export"
-    made = _tables(opened, folder) if wanted.csv else []
-    if wanted.figures is not None:
-        made += writers.write_figures(opened.result, wanted.figures)
-    if wanted.hub is not None:
-        made += write_hub(opened.result, wanted.hub, next(iter(wanted.policies), ""), wanted.benchmark)
-    if wanted.films is None and wanted.lerobot is None:
-        return made
+    paths = _tables(opened, folder) if options.csv else []
+    if options.figures is not None:
+        paths += writers.write_figures(opened.result, options.figures)
+    if options.hub is not None:
+        paths += write_hub(opened.result, options.hub, next(iter(options.policies), ""), options.benchmark)
+    if options.films is None and options.lerobot is None:
+        return paths
     with Store.open(opened.path) as store:
-        rows = [row for row in store.rows() if wanted.picks(row)][: wanted.most]
+        rows = [row for row in store.rows() if options.picks(row)][: options.most]
         if not rows:
-            raise PlanError(f"no finished take of {opened.path} is of that kind; `besttake runs show` lists them")
-        scene = _scene(store, rows, wanted)
-        if wanted.films is not None:
+            raise PlanError(f"{opened.path} has no finished take that matches; `besttake runs show` lists its takes")
+        scene = _scene(store, rows, options)
+        if options.films is not None:
             with reporter.stage("films", len(rows), "takes") as stage:
                 for row in rows:
-                    writers.write_film(store.load(row), wanted.films, scene.fps / store.manifest.plan["stride"])
+                    writers.write_film(store.load(row), options.films, scene.fps / store.manifest.plan["stride"])
                     stage.advance()
-            made.append(wanted.films)
-        if wanted.lerobot is not None:
+            paths.append(options.films)
+        if options.lerobot is not None:
             with reporter.stage("data set", len(rows), "takes") as stage:
-                made.append(write_dataset(map(store.load, rows), wanted.lerobot, scene, stage.advance))
-    return made
+                paths.append(write_dataset(map(store.load, rows), options.lerobot, scene, stage.advance))
+    return paths
 
 
-def _scene(store: Store, rows: Sequence[Row], wanted: Wanted) -> Scene:
-    """How fast the robot acted and what it was told, as the envs of the takes say."""
+def _scene(store: Store, rows: Sequence[Row], options: ExportOptions) -> Scene:
+    """The robot's rate of actions and the instructions of its tasks, from the envs of the takes or ``fps``."""
     rates: dict[str, float] = {}
     instructions: dict[tuple[str, str], str] = {}
     for uri in dict.fromkeys(row.key.env for row in rows):
         try:
             spec = spec_of(registry.FromFile(uri, store.path / "takes.sqlite"))
         except BestTakeError as error:
-            if wanted.fps is None:
+            if options.fps is None:
                 raise PlanError(
-                    f"{uri} cannot be asked how many actions a second its robot makes; say it with `fps`"
+                    f"{uri} cannot be opened to see how many actions a second its robot makes; give `fps`"
                     f" ({one_line(error)})"
                 ) from error
-            _log.warning("%s cannot be asked for its instructions: tasks go by their names (%s)", uri, error)
+            _log.warning("%s cannot be opened for its instructions: tasks go by their names (%s)", uri, error)
             continue
         rates[uri] = spec.fps
         instructions |= {(uri, task.name): task.instruction for task in spec.tasks}
-    if wanted.fps is not None:
-        return Scene(wanted.fps, instructions)
+    if options.fps is not None:
+        return Scene(options.fps, instructions)
     if len(set(rates.values())) > 1:
-        each = ", ".join(f"{uri} {rate:g}" for uri, rate in rates.items())
-        raise PlanError(f"these envs act at different rates ({each}); export one at a time, or say `fps`")
+        listed = ", ".join(f"{uri} {rate:g}" for uri, rate in rates.items())
+        raise PlanError(f"these envs act at different rates ({listed}); export one at a time, or give `fps`")
     return Scene(max(1, round(next(iter(rates.values())))), instructions)
 
 
 def _tables(run: Run, folder: Path) -> list[Path]:
-    named = {"cells": result_tables.numbers(run.result)}
+    tables = {"cells": result_tables.numbers(run.result)}
     if (run.path / "takes.sqlite").is_file():
         with Store.open(run.path) as store:
             rows = store.rows()
         check_same_takes(run.path, run.result, {row.key: row for row in rows})
-        named["takes"] = writers.takes_table(rows, run.scores)
-    return [writers.write_csv(table, folder / f"{name}.csv") for name, table in named.items()]
+        tables["takes"] = writers.takes_table(rows, run.scores)
+    return [writers.write_csv(table, folder / f"{name}.csv") for name, table in tables.items()]

@@ -46,7 +46,7 @@ _NO_RELATION = "Outcomes alone hold no gain of selection, so it cannot be set ag
 _WINDOWS = ("common", "episode")
 _MEAN, _LAST = "mean of the values", "last value"
 _HARDLY = 0.2
-"""Takes that are shown to agree less than this beyond chance hardly share a start."""
+"""If takes agree beyond chance by less than this, they hardly share a start."""
 _MOST_TASKS = 40
 """With more tasks than this in a cell, tables have one line per group of tasks."""
 
@@ -69,14 +69,14 @@ class IngestResult(Tabular):
     def _table(self) -> Table:
         result, rows = self.result, []
         for policy in result.policies:
-            own = [cell for cell in result.cells if cell.policy == policy.policy]
-            for cell in (policy, *own) if len(own) > 1 else own:
-                first, best, room = rates(cell)
+            cells = [cell for cell in result.cells if cell.policy == policy.policy]
+            for cell in (policy, *cells) if len(cells) > 1 else cells:
+                pass_1, pass_n, headroom = rates(cell)
                 group = "all" if cell.group == "*" else cell.group
-                known = room if room is not None and room.value is not None else None
+                gap = _rate(None) if headroom is None or headroom.value is None else in_points(headroom)
                 rows.append((
-                    cell.policy, group, cell.starts, cell.headroom.n if cell.headroom else 0, _rate(first), _rate(best),
-                    in_points(known) if known else _rate(None), plain(cell.audit.sources.start if cell.audit else None),
+                    cell.policy, group, cell.starts, cell.headroom.n if cell.headroom else 0, _rate(pass_1),
+                    _rate(pass_n), gap, plain(cell.audit.sources.start if cell.audit else None),
                 ))  # fmt: skip
         columns: Head = ["policy", "tasks", *right("starts", "N", "pass@1", "pass@N", "headroom")]
         columns += right("kappa", extra=True)
@@ -130,27 +130,30 @@ def ingest(
     by_folder = {ours for ours, theirs in (columns or {}).items() if theirs == FOLDER and ours in ("task", "seed")}
     in_table = {ours: theirs for ours, theirs in (columns or {}).items() if ours not in by_folder}
     recordings, notes = read(as_paths(paths), in_table, names, LogFormat.of(patterns) if patterns else LIBERO)
-    recordings, how_named = name_policies(recordings, policy_name)
+    recordings, name_notes = name_policies(recordings, policy_name)
     recordings = tasks_by_folder(recordings) if "task" in by_folder else recordings
-    recordings, how_started = choose_starts(seeded(recordings), (columns or {}).get("start", ""))
-    recordings, shared = once_by_seed(recordings, repeats="seed" in by_folder)
-    kept = timeouts == "failures"
-    named = [replace(one, episodes=tuple(_whole(episode, kept) for episode in one.episodes)) for one in recordings]
-    episodes = [episode for recording in named for episode in recording.episodes]
+    recordings, start_notes = choose_starts(seeded(recordings), (columns or {}).get("start", ""))
+    recordings, overlap_notes = once_by_seed(recordings, repeats="seed" in by_folder)
+    recordings = [
+        replace(recording, episodes=tuple(_complete(episode, timeouts == "failures") for episode in recording.episodes))
+        for recording in recordings
+    ]
+    episodes = [episode for recording in recordings for episode in recording.episodes]
     late = sum(episode.timeout for episode in episodes)
     crashed = sum(bool(episode.error) and episode.success is None and not episode.timeout for episode in episodes)
-    counted = [f"{count(late, 'episode')} ran out of time and count as {timeouts}"] if late else []
-    counted += [f"{count(crashed, 'episode')} ended in another error and count as missing"] if crashed else []
+    counts = [f"{count(late, 'episode')} ran out of time and count as {timeouts}"] if late else []
+    counts += [f"{count(crashed, 'episode')} ended in another error and count as missing"] if crashed else []
     with one_thread():
-        result = _result(named, [*how_named, *how_started, *counted, *shared, *notes], worth / 100, command)
+        all_notes = [*name_notes, *start_notes, *counts, *overlap_notes, *notes]
+        result = _result(recordings, all_notes, worth / 100, command)
     directory = Path(out) if out is not None else None
     if directory is not None:
-        _write(directory, result, named)
-    return IngestResult(result, tuple(named), directory)
+        _write(directory, result, recordings)
+    return IngestResult(result, tuple(recordings), directory)
 
 
-def _whole(episode: Episode, timeouts_fail: bool) -> Episode:
-    """Fill in the env of an episode, and the outcome of a timeout."""
+def _complete(episode: Episode, timeouts_fail: bool) -> Episode:
+    """The episode with an env, and without an outcome if it ran out of time and timeouts are not failures."""
     success = None if episode.timeout and not timeouts_fail else episode.success
     if episode.env and success is episode.success:
         return episode
@@ -158,21 +161,23 @@ def _whole(episode: Episode, timeouts_fail: bool) -> Episode:
 
 
 def _result(recordings: Sequence[Recording], notes: list[str], worth: float, command: str) -> Result:
-    starts = _starts(recordings)
-    resets = {e.policy: one.resets for one in recordings if one.resets for e in one.episodes[:1]}
+    by_policy = _starts_by_policy(recordings)
+    resets = {
+        e.policy: recording.resets for recording in recordings if recording.resets for e in recording.episodes[:1]
+    }
     cells, policies = [], []
-    for policy, own in starts.items():
+    for policy, starts in by_policy.items():
         by_env: dict[str, Starts] = defaultdict(dict)
-        for key, episodes in own.items():
-            by_env[key[0]][key] = episodes
-        made = [_cell(policy, env, by_env[env], worth, resets.get(policy, "")) for env in sorted(by_env, key=_natural)]
-        every = _cell(policy, "*", own, worth, resets.get(policy, "")) if len(made) > 1 else made[0]
-        cells += made
-        policies.append(every.model_copy(update={"group": "*"}))
+        for key, takes in starts.items():
+            by_env[key[0]][key] = takes
+        parts = [_cell(policy, env, by_env[env], worth, resets.get(policy, "")) for env in sorted(by_env, key=_natural)]
+        whole = _cell(policy, "*", starts, worth, resets.get(policy, "")) if len(parts) > 1 else parts[0]
+        cells += parts
+        policies.append(whole.model_copy(update={"group": "*"}))
     episodes = [episode for recording in recordings for episode in recording.episodes]
     done = [episode for episode in episodes if episode.success is not None]
     scored = all(cell.selectors is not None for cell in policies)
-    outcomes = {name: values_by_take(own.values(), success_value) for name, own in starts.items()}
+    outcomes = {policy: values_by_take(starts.values(), success_value) for policy, starts in by_policy.items()}
     return Result(
         besttake=version(),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -189,42 +194,42 @@ def _result(recordings: Sequence[Recording], notes: list[str], worth: float, com
             takes=len(done), errors=len(episodes) - len(done), steps=sum(episode.steps or 0 for episode in done),
             policy_calls=0, frames_scored=0, frames_encoded=0, seconds={},
         ),
-        pools=pools({name: [*own] for name, own in starts.items()}, outcomes, {}),
+        pools=pools({policy: [*starts] for policy, starts in by_policy.items()}, outcomes, {}),
         notes=[UNKNOWN.format("" if scored else "what a score would pick, "), *notes],
     )  # fmt: skip
 
 
 Starts = dict[tuple[str, str, str], list[Episode]]
-"""The episodes of a policy by (env, task, start), each in the order of its takes."""
+"""The episodes of each start (env, task, start) of a policy, in the order of its takes."""
 
 
-def _starts(recordings: Sequence[Recording]) -> dict[str, Starts]:
-    """Sort the episodes of each policy into starts, whatever the order of files and rows."""
-    found: dict[str, Starts] = defaultdict(lambda: defaultdict(list))
+def _starts_by_policy(recordings: Sequence[Recording]) -> dict[str, Starts]:
+    """Group the episodes of each policy by start, in an order that does not depend on files and rows."""
+    groups: dict[str, Starts] = defaultdict(lambda: defaultdict(list))
     for recording in recordings:
-        for one in recording.episodes:
-            found[one.policy][one.env, one.task, one.start].append(one)
+        for episode in recording.episodes:
+            groups[episode.policy][episode.env, episode.task, episode.start].append(episode)
     return {
         policy: {key: sorted(own[key], key=_order) for key in sorted(own, key=lambda key: tuple(map(_natural, key)))}
-        for policy, own in sorted(found.items(), key=lambda item: _natural(item[0]))
+        for policy, own in sorted(groups.items(), key=lambda item: _natural(item[0]))
     }
 
 
 def _chosen_from(counts: I64) -> int:
-    """Return the number of takes N that uses most outcomes: starts with fewer are left out."""
+    """Return the number of takes N that uses the most outcomes, where starts with fewer than N takes are left out."""
     return max(range(1, int(counts.max(initial=1)) + 1), key=lambda n: (int((counts >= n).sum()) * (n - 1), n))
 
 
 def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> Cell:
-    """Measure one cell; headroom comes only from the starts with enough outcomes."""
+    """Measure one cell on the starts that have enough outcomes."""
     outcomes = values_by_take(starts.values(), success_value)
     counts = np.isfinite(outcomes).sum(axis=1)
     n = _chosen_from(counts)
     enough = counts >= n
     if not enough.any():
         n, enough = 1, counts > 0
-    used = {key: own for (key, own), kept in zip(starts.items(), enough, strict=True) if kept} or starts
-    data = _data(policy, env, used, sum(one.success is None for own in starts.values() for one in own))
+    used = {key: takes for (key, takes), kept in zip(starts.items(), enough, strict=True) if kept} or starts
+    data = _data(policy, env, used, sum(take.success is None for takes in starts.values() for take in takes))
     cell = measure_cell(data, Settings(data.arms[BASE].outcomes.shape[1], n, worth, data.scorer))
     update: dict[str, Any] = {"arms": None, "rejection": None, "notes": [], "audit": _audit(starts, resets)}
     if not data.scored:
@@ -233,8 +238,8 @@ def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> C
     if n == 1:
         update |= {"verdict": None, "notes": [_ALONE]}
     elif few:
-        every = percent(mean(start_pass_at_k(outcomes, 1)))
-        left_out = f"the others count in no number here (success over all starts: {every})"
+        overall = percent(mean(start_pass_at_k(outcomes, 1)))
+        left_out = f"the others count in no number here (success over all starts: {overall})"
         update["notes"] = [f"{len(used)} of {len(starts)} starts have {n} outcomes or more; {left_out}"]
         if 2 * len(used) < len(starts):
             update |= {"verdict": None}
@@ -245,18 +250,17 @@ def _cell(policy: str, env: str, starts: Starts, worth: float, resets: str) -> C
 
 
 def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:
-    """Turn episodes into arrays. Of very many tasks, tables show the groups."""
-    tasks = {key[:2] for key in starts}
-    grouped = len(tasks) > _MOST_TASKS
-    first: Counter[tuple[str, str]] = Counter()
+    """Turn episodes into arrays. If there are more than `_MOST_TASKS` tasks, groups of tasks count as tasks."""
+    grouped = len({key[:2] for key in starts}) > _MOST_TASKS
+    counts: Counter[tuple[str, str]] = Counter()
     units = []
-    for (suite, task, _), own in starts.items():
-        label = (own[0].group or "all tasks") if grouped else task
-        units.append((suite, label, first[suite, label]))
-        first[suite, label] += 1
+    for (suite, task, _), takes in starts.items():
+        label = (takes[0].group or "all tasks") if grouped else task
+        units.append((suite, label, counts[suite, label]))
+        counts[suite, label] += 1
     outcomes = values_by_take(starts.values(), success_value)
     lengths = values_by_take(
-        starts.values(), lambda one: one.steps if one.steps is not None else len(one.values) or None
+        starts.values(), lambda take: take.steps if take.steps is not None else len(take.values) or None
     )
     return CellData(
         policy=policy, env=", ".join(dict.fromkeys(key[0] for key in starts)) if env == "*" else env, group=env,
@@ -266,45 +270,45 @@ def _data(policy: str, env: str, starts: Starts, errors: int) -> CellData:
 
 
 def _scores(starts: Starts) -> dict[ScoreName, F64]:
-    """Turn logged values into scores: their mean and the last one, over the take or until the shortest one ends."""
-    if not any(one.values for own in starts.values() for one in own):
+    """The mean and the last logged value of each take, over all of it or until the shortest of its start ends."""
+    if not any(take.values for takes in starts.values() for take in takes):
         return {}
-    common = {id(own): min(len(one.values) for one in own) for own in starts.values()}
-    ends = {id(one): common[id(own)] for own in starts.values() for one in own}
+    ends = {id(take): min(len(other.values) for other in takes) for takes in starts.values() for take in takes}
 
-    def score(of: Callable[[tuple[float, ...]], float], window: str) -> F64:
-        def value(one: Episode) -> float | None:
-            logged = one.values[: ends[id(one)]] if window == "common" else one.values
-            return of(logged) if logged else None
+    def score(summary: Callable[[tuple[float, ...]], float], window: str) -> F64:
+        def value(take: Episode) -> float | None:
+            logged = take.values[: ends[id(take)]] if window == "common" else take.values
+            return summary(logged) if logged else None
 
         return values_by_take(starts.values(), value)
 
     kinds: dict[str, Callable[[tuple[float, ...]], float]] = {_MEAN: lambda v: sum(v) / len(v), _LAST: lambda v: v[-1]}
-    return {ScoreName(name, window): score(of, window) for name, of in kinds.items() for window in _WINDOWS}
+    return {ScoreName(name, window): score(kind, window) for name, kind in kinds.items() for window in _WINDOWS}
 
 
 def _audit(starts: Starts, resets: str) -> StartAudit:
-    """Check whether the takes of a start really share it."""
+    """Check whether the takes of a start really begin in the same state."""
     outcomes = values_by_take(starts.values(), success_value)
     numbers: dict[str, float] = defaultdict(lambda: float(len(numbers)))
     seeds, envs = (
-        values_by_take(starts.values(), lambda one, name=name: numbers[text] if (text := getattr(one, name)) else None)  # type: ignore[misc]
+        values_by_take(starts.values(), lambda e, name=name: numbers[text] if (text := getattr(e, name)) else None)  # type: ignore[misc]
         for name in ("seed", "env_seed")
     )
-    found = sources(outcomes, [key[:2] for key in starts], envs, seeds)
+    agreement = sources(outcomes, [key[:2] for key in starts], envs, seeds)
+    low, high = agreement.start.low, agreement.start.high
     shared = {name: _shared(starts, name) for name in ("env_seed", "state")}
     doubt = "state" if shared["state"] == "varies" else "resets" if resets == "task" else ""
-    if not doubt and found.start.low is not None and found.start.high is not None and found.start.low <= 0:
-        doubt = "chance" if found.start.high < _HARDLY else "few"
-    if not doubt and found.start.value is None and max(map(len, starts.values())) > 1:
+    if not doubt and low is not None and high is not None and low <= 0:
+        doubt = "chance" if high < _HARDLY else "few"
+    if not doubt and agreement.start.value is None and max(map(len, starts.values())) > 1:
         doubt = "" if resets == "start" or shared["state"] else "unknown"
-    return StartAudit(resets=resets, sources=found, doubt=doubt, **shared)
+    return StartAudit(resets=resets, sources=agreement, doubt=doubt, **shared)
 
 
 def _shared(starts: Starts, name: str) -> str:
-    """Say whether ``name`` is the same in all takes of every start ("same" or "varies"; "" if it was not recorded)."""
-    values = [{getattr(one, name) for one in own} - {""} for own in starts.values() if len(own) > 1]
-    return "" if not any(values) else "varies" if any(len(own) > 1 for own in values) else "same"
+    """``"same"`` if all takes of each start have the same value of ``name``, else ``"varies"``; empty if unrecorded."""
+    values = [{getattr(take, name) for take in takes} - {""} for takes in starts.values() if len(takes) > 1]
+    return "" if not any(values) else "varies" if any(len(different) > 1 for different in values) else "same"
 
 
 def _write(directory: Path, result: Result, recordings: Sequence[Recording]) -> None:

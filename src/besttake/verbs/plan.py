@@ -1,4 +1,4 @@
-"""Before running: how many starts and seeds settle the question (`besttake plan`)."""
+"""Compute before a run how many starts and seeds it needs (`besttake plan`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from besttake.reporting.words import seeds_advice
 from besttake.result import Cell, Result
 
 _PLANNED = ("name", "starts", "seeds", "best_of", "until", "budget", "worth", "workers", "batch", "patience", "on")
-"""Keys of a plan that another plan need not take over."""
+"""Keys of the pilot's plan that the new plan sets itself or does not need."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PlanResult:
         content_starts: Starts for an interval of +/- ``worth`` on the content gain (retrieve minus cooled).
         tasks: Number of tasks that share the starts.
         flags: Flags of ``besttake diagnose`` that run this plan: the pilot's, with other numbers, and its directory
-            where its takes can be kept.
+            if the pilot can be extended.
         further: How many more starts each open question of the pilot's verdict (takes, demonstrations, both) needs.
         available: Number of starts that the pilot's environments have, if known; ``flags`` never ask for more.
     """
@@ -63,10 +63,10 @@ class Plans(list[PlanResult], Tabular):
 
     def to_json(self) -> str:
         """Return all plans as JSON text, in a list."""
-        return json.dumps([asdict(each) for each in self], indent=1, allow_nan=False)
+        return json.dumps([asdict(plan) for plan in self], indent=1, allow_nan=False)
 
     def _table(self) -> Table:
-        rows = [(each.name or "any policy", *need) for each in self for need in each.needs()]
+        rows = [(plan.name or "any policy", *need) for plan in self for need in plan.needs()]
         return Table(
             "Starts and takes", ("policy", *right("starts", "takes"), "for"), rows, [seeds_advice(self[0].plan)]
         )
@@ -99,7 +99,7 @@ def plan(
         >>> besttake.plan(pass1=0.64, worth=3)[0].plan.half_width_starts  # doctest: +SKIP
     """
     if (pass1 is None) == (pilot is None):
-        raise PlanError("say what is known: either `pass1` (e.g. 0.64) or `pilot`, a run")
+        raise PlanError("give either `pass1` (e.g. 0.64) or `pilot`, a run")
     check_worth(worth)
     if seeds is not None and seeds < 2:
         raise PlanError(f"`seeds` {seeds}: selection needs at least 2 takes per start")
@@ -114,12 +114,12 @@ def plan(
         raise PlanError(f"`pass1` {pass1:g}: a fraction between 0 and 1{hint}")
     typical, _ = planning.v_from_pass1(pass1)
     basis = f"pass@1 = {number(pass1, 2)} alone, with the spread between starts that is typical of the paper's policies"
-    return Plans([_plan(goal, _Known("", basis, typical))])
+    return Plans([_plan(goal, _Evidence("", basis, typical))])
 
 
 @dataclass(frozen=True)
 class _Goal:
-    """What is to be found out; effects are fractions, not points."""
+    """What the planned run must tell: an effect of ``worth``, as a fraction, from the best of ``best_of`` takes."""
 
     worth: float
     seeds: int | None
@@ -127,8 +127,12 @@ class _Goal:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is known of one policy: ``v`` and, from a pilot of the same seeds and choice, its own ``variance``."""
+class _Evidence:
+    """What is known about a policy: `planning.plan` explains ``v``, ``gain``, ``within_auc`` and ``variance``.
+
+    ``flags``: the pilot's flags of `besttake diagnose`. ``run``: the pilot, if it can be extended, and ``taken``: the
+    starts and seeds that it has.
+    """
 
     name: str
     basis: str
@@ -139,10 +143,9 @@ class _Known:
     tasks: int = 1
     further: dict[str, Forecast] = field(default_factory=dict)
     available: int | None = None
-    asked: str = "--policy URI --env URI"
+    flags: str = "--policy URI --env URI"
     run: Path | None = None
     taken: tuple[int, int] = (0, 0)
-    """The pilot, if it can be given more takes, and the starts and seeds that it has already."""
 
 
 def _from_pilot(run: Path, goal: _Goal) -> list[PlanResult]:
@@ -155,70 +158,71 @@ def _from_pilot(run: Path, goal: _Goal) -> list[PlanResult]:
 
 
 def _from_cell(run: Path, cell: Cell, goal: _Goal, result: Result) -> PlanResult | None:
-    """The plan for one policy of a pilot; None where it has no two takes per start."""
+    """The plan for one policy of a pilot; None if it has no start with two takes."""
     headroom = cell.headroom
     if headroom is None or cell.seeds < 2 or headroom.curve[1].value is None or headroom.curve[0].value is None:
         return None
     seeds = goal.seeds or cell.seeds
     n = min(headroom.n, seeds) if goal.best_of is None else goal.best_of
-    kept = cell.selectors.by_n[n - 1] if cell.selectors is not None and n <= len(cell.selectors.by_n) else None
+    best = cell.selectors.by_n[n - 1] if cell.selectors is not None and n <= len(cell.selectors.by_n) else None
     gain = None
-    if kept is not None and kept.value is not None and headroom.pass_1.value is not None:
-        gain = kept.value - headroom.pass_1.value if kept.value > headroom.pass_1.value else None
+    if best is not None and best.value is not None and headroom.pass_1.value is not None:
+        gain = best.value - headroom.pass_1.value if best.value > headroom.pass_1.value else None
     auc = cell.ranking.within.get(cell.scorer, {}).get(cell.window) if cell.ranking else None
-    # The pilot's own variance and further starts hold for takes and choices as it made them.
-    same = cell.verdict if (seeds, n) == (cell.seeds, headroom.n) else None
-    picked = same.questions.get("gain") if same is not None else None
-    further = {name: one.further for name, one in same.answers.items()} if same and goal.worth == result.worth else {}
-    asked = result.plan  # one with starts from 0 and no other policy goes on in its run
-    grows = len(asked.get("policy", ())) == 1 and not asked["until"] and str(asked["starts"]).isdigit()
-    known = _Known(
+    # The pilot's variance and forecasts are valid only for its own numbers of seeds and takes to choose from.
+    verdict = cell.verdict if (seeds, n) == (cell.seeds, headroom.n) else None
+    picked = verdict.questions.get("gain") if verdict is not None else None
+    answers = verdict.answers if verdict is not None and goal.worth == result.worth else {}
+    keys = result.plan  # a fixed sample of one policy, with starts from 0, can be extended
+    grows = len(keys.get("policy", ())) == 1 and not keys["until"] and str(keys["starts"]).isdigit()
+    evidence = _Evidence(
         cell.policy, f"the pilot {run.name}: {count(headroom.starts, 'start')} x {cell.seeds} seeds",
         max(0.0, headroom.curve[1].value - headroom.curve[0].value), gain=gain, within_auc=auc.value if auc else None,
         variance=picked.variance if picked else None, tasks=max(1, len(cell.tasks)),
-        further={part: forecast for part, forecast in further.items() if forecast is not None},
-        available=None if cell.spare is None else cell.starts + cell.spare, asked=_flags_of(result, cell.policy),
+        further={name: answer.further for name, answer in answers.items() if answer.further is not None},
+        available=None if cell.spare is None else cell.starts + cell.spare, flags=_flags_of(result, cell.policy),
         run=run if grows else None, taken=(cell.starts, cell.seeds),
     )  # fmt: skip
-    return _plan(replace(goal, seeds=seeds, best_of=n), known)
+    return _plan(replace(goal, seeds=seeds, best_of=n), evidence)
 
 
 def _flags_of(result: Result, policy: str) -> str:
-    """The flags by which ``policy`` was diagnosed, less those that a plan is about; of recordings, what is to name."""
+    """The flags that diagnosed ``policy``, without those of `_PLANNED`; placeholders if it was only recorded."""
     try:
-        asked = Plan.model_validate(result.plan)
+        plan = Plan.model_validate(result.plan)
     except PlanError:
-        return _Known.asked
-    uris = {name: uri for uri, name in asked.names.items()}
-    given = asked.model_dump(mode="json", exclude_defaults=True, exclude={"retrieval", "policy", *_PLANNED})
-    given = {"policy": uris[policy], **given, **asked.retrieval.given()}
-    joined = {"arms", "eef_dims"}
+        return _Evidence.flags
+    uris = {name: uri for uri, name in plan.names.items()}
+    keys = plan.model_dump(mode="json", exclude_defaults=True, exclude={"retrieval", "policy", *_PLANNED})
+    keys = {"policy": uris[policy], **keys, **plan.retrieval.given()}
     words: list[str] = []
-    for name, value in given.items():
-        several = value if isinstance(value, list) and name not in joined else [value]
-        for one in several:
-            text = ",".join(map(str, one)) if isinstance(one, list) else str(one)
-            words += [f"--{name.replace('_', '-')}", *([] if one is True else [text])]
+    for name, value in keys.items():
+        repeated = isinstance(value, list) and name not in ("arms", "eef_dims")
+        for part in value if repeated else [value]:
+            text = ",".join(map(str, part)) if isinstance(part, list) else str(part)
+            words += [f"--{name.replace('_', '-')}", *([] if part is True else [text])]
     return shlex.join(words)
 
 
-def _plan(goal: _Goal, known: _Known) -> PlanResult:
+def _plan(goal: _Goal, evidence: _Evidence) -> PlanResult:
     seeds = goal.seeds or 3
     n = min(3, seeds) if goal.best_of is None else goal.best_of
     if n > seeds:
-        raise PlanError(f"`best_of` {n}: there are {seeds} seeds per start to keep one of; raise `seeds`")
-    # A pilot without a mixed start shows no variance, which is not the same as there being none.
-    likely = planning.plan(
-        max(known.v, 1e-3), goal.worth, seeds=seeds, n=n, gain=known.gain, within_auc=known.within_auc,
-        sigma2=known.variance,
+        raise PlanError(f"`best_of` {n}: there are only {seeds} seeds per start; raise `seeds`")
+    # A pilot without a mixed start has v = 0, which does not show that there is no variance.
+    size = planning.plan(
+        max(evidence.v, 1e-3), goal.worth, seeds=seeds, n=n, gain=evidence.gain, within_auc=evidence.within_auc,
+        sigma2=evidence.variance,
     )  # fmt: skip
-    content = planning.starts_for_half_width(planning.content_variance(likely.v, seeds), goal.worth)
-    more = [forecast.high for forecast in known.further.values() if forecast.high]
-    settled = known.taken[0] + max(more) if more else likely.half_width_starts
-    per_task = ceil(settled / known.tasks)
-    if known.available is not None:
-        per_task = min(per_task, max(1, known.available // known.tasks))
-    flags = f"{known.asked} --starts {per_task} --seeds {seeds} --best-of {n}"
-    if known.run is not None and per_task * known.tasks >= known.taken[0] and seeds >= known.taken[1]:
-        flags += f" -o {shlex.quote(str(known.run))}"
-    return PlanResult(known.name, known.basis, likely, content, known.tasks, flags, known.further, known.available)
+    content = planning.starts_for_half_width(planning.content_variance(size.v, seeds), goal.worth)
+    more = [forecast.high for forecast in evidence.further.values() if forecast.high]
+    settled = evidence.taken[0] + max(more) if more else size.half_width_starts
+    per_task = ceil(settled / evidence.tasks)
+    if evidence.available is not None:
+        per_task = min(per_task, max(1, evidence.available // evidence.tasks))
+    flags = f"{evidence.flags} --starts {per_task} --seeds {seeds} --best-of {n}"
+    if evidence.run is not None and per_task * evidence.tasks >= evidence.taken[0] and seeds >= evidence.taken[1]:
+        flags += f" -o {shlex.quote(str(evidence.run))}"
+    return PlanResult(
+        evidence.name, evidence.basis, size, content, evidence.tasks, flags, evidence.further, evidence.available
+    )

@@ -1,4 +1,4 @@
-"""What demonstrated states tell about a policy, without takes: how well it fits them, and which retrieval helps."""
+"""Test a policy at demonstrated states, without takes: how well it fits them, and which retrieval would help."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ class ProbeResult(list[Cell], Tabular):
     def to_json(self) -> str:
         """Return the cells and the check of each policy as JSON text."""
         cells = [cell.model_dump(mode="json") for cell in self]
-        return json.dumps(
-            {"cells": cells, "checks": {uri: asdict(check) for uri, check in self.checks.items()}}, indent=1
-        )
+        checks = {uri: asdict(check) for uri, check in self.checks.items()}
+        return json.dumps({"cells": cells, "checks": checks}, indent=1)
 
     def _table(self) -> Table:
         names, rows = ("dfe", "floor", "ratio", "correlation", "spread"), []
@@ -75,7 +74,7 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
     """
     plan, reporter = as_plan(plan), as_reporter(progress)
     if not plan.probe_states:
-        raise PlanError("`probe_states` 0: there is nothing to probe; ask for at least 1")
+        raise PlanError("`probe_states` 0: there is nothing to probe; give at least 1")
     with one_thread():
         envs = open_envs(plan)
         library = library_for(plan, envs, reporter)
@@ -91,10 +90,10 @@ def probe(plan: Plan | str | Path, *, progress: bool | Reporter = False) -> Prob
             specs[name], probes[name] = policy.spec, probe_policy(policy, library, envs, plan, reporter)
             if plan.check_states:
                 checks[name] = check_for(policy, plan, envs, library, reporter)
-        if all(probed.reason for probed in probes.values()):
+        if all(result.reason for result in probes.values()):
             raise LibraryError(f"{library.path}: {next(iter(probes.values())).reason}")
-        for name, probed in probes.items():
-            for note in probe_notes(name, probed):
+        for name, result in probes.items():
+            for note in probe_notes(name, result):
                 reporter.note(note)
         settings = Settings(plan.seeds, plan.n, scorer=plan.scorer[0], probe_samples=plan.probe_samples)
         cells = probed_cells(settings.scorer, envs, specs, probes, plan.task)

@@ -1,9 +1,9 @@
 """Rank takes that were already recorded: videos, folders of pictures, or episodes of a LeRobot data set.
 
-Takes are compared by time: frames of all of them are taken at the rate of the slowest recording, and by default over
-the window `common`, the stretch of time that all of them have, because where a recording stops at success its length
-gives the outcome away. Two reference scores stand beside the takes: what the library's own demonstrations score when
-they are held out, and what the takes score with their pixels shuffled.
+Takes are compared by time: frames of all takes are read at the rate of the slowest recording, by default over the
+window `common`, the time that all takes have, because the length of a recording that stops at success gives the
+outcome away. Two reference scores tell what a score means: that of the library's own demonstrations when they are held
+out, and that of the takes with their pixels shuffled.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from besttake.types import U8
 WINDOWS = ("common", "episode")
 UNLIKE = "unlike the demonstrations"
 _ALIKE = 0.005
-"""Scores that differ by less share a place: another encoding of the same video moved them by 0.001 to 0.004."""
+"""Scores that differ by less share a place: encoding the same video again changed them by 0.001 to 0.004."""
 _BLOCKS = 8
 _SAMPLED = 16
 _HELD_OUT, _HELD_OUT_FRAMES = 40, 400_000
-"""A take like n demonstrations scores below all of them by chance one time in n + 1: 40 make that 2.4 %."""
+"""The most demonstrations that are held out. A take like n others scores below all of them with chance 1 / (n + 1)."""
 _LIKENESS = {"embeddings", "nearest", "visited", "library"}
 
 
@@ -71,7 +71,7 @@ class RankedTake:
 
 @dataclass(frozen=True)
 class ReferenceScores:
-    """What scores are measured against: the lowest of ``demos`` held-out ones, and the highest of shuffled takes."""
+    """Scores to compare takes with: the lowest of ``demos`` held-out demonstrations, the highest of shuffled takes."""
 
     held_out: float | None = None
     demos: int = 0
@@ -80,7 +80,7 @@ class ReferenceScores:
 
 @dataclass(frozen=True)
 class RankResult(Tabular):
-    """Takes from best to worst, and what their scores mean. Frames were compared ``rate`` times a second."""
+    """Takes from best to worst, with the scores to compare them with. ``rate`` is how many frames a second count."""
 
     takes: tuple[RankedTake, ...]
     window: str
@@ -146,7 +146,7 @@ def rank(
         >>> result = besttake.rank(["take1.mp4", "take2.mp4"], demos="libraries/mine")  # doctest: +SKIP
         >>> result.takes[0].name, result.takes[0].score                                 # doctest: +SKIP
     """
-    chosen = _checked(takes, window, scorer, stride, fps)
+    chosen = _check_arguments(takes, window, scorer, stride, fps)
     films = [film for name in as_paths(takes) for film in films_of(str(name), fps)]
     with one_thread():
         library = open_or_build(str(demos), encoder)
@@ -161,8 +161,8 @@ def rank(
     )  # fmt: skip
 
 
-def _checked(takes: Any, window: str, scorer: str, stride: int, fps: float) -> Scorer:
-    """The scorer, once everything that the user asked for can be done."""
+def _check_arguments(takes: Any, window: str, scorer: str, stride: int, fps: float) -> Scorer:
+    """Return the scorer; PlanError if an argument is out of range."""
     if window not in WINDOWS:
         raise PlanError(f"`window` {window}: recordings can be ranked on {' or '.join(WINDOWS)}")
     if stride < 1:
@@ -179,7 +179,7 @@ def _checked(takes: Any, window: str, scorer: str, stride: int, fps: float) -> S
 
 @dataclass(frozen=True)
 class _Ranking:
-    """How takes are scored: by which scorer, against what, and when they are looked at."""
+    """Ranks takes by a scorer, compared with the demonstrations of a view at the ticks of a clock."""
 
     scorer: Scorer
     view: View
@@ -191,21 +191,21 @@ class _Ranking:
         """Takes from best to worst, then those without a score; and the reference scores."""
         compared = [film for film in films if self.clock.compares(film)]
         footage = [self._footage(film) for film in compared]
-        judged = self._judged(footage) if footage else []
-        takes = [self._ranked(*one) for one in zip(compared, footage, judged, strict=True)]
-        without = [self._without_blocks(take) for take in footage]
-        takes = [replace(take, error=_error(parts)) for take, parts in zip(takes, without, strict=True)]
+        scored = self._score(footage) if footage else []
+        takes = [self._unplaced(*parts) for parts in zip(compared, footage, scored, strict=True)]
+        replicates = [self._without_blocks(take) for take in footage]
+        takes = [replace(take, error=_error(scores)) for take, scores in zip(takes, replicates, strict=True)]
         references = ReferenceScores()
-        # A scorer that looks at neither demonstrations nor embeddings says nothing about likeness.
+        # Only a scorer that reads demonstrations or embeddings tells whether a take is like the demonstrations.
         if footage and not self.scorer.spec.compares and set(self.scorer.spec.reads) & _LIKENESS:
-            few, shuffled = self._values([_sampled(take) for take in footage]), self._shuffled(footage)
-            known = [value for value in shuffled if math.isfinite(value)]
-            references = ReferenceScores(*self._held_out(), max(known, default=None))
-            # Where held-out demonstrations score no better, it says nothing about a take that it scores no better.
+            few, shuffled = self._values([_few_frames(take) for take in footage]), self._shuffled(footage)
+            finite = [value for value in shuffled if math.isfinite(value)]
+            references = ReferenceScores(*self._held_out(), max(finite, default=None))
+            # If held-out demonstrations score no better than shuffled pixels, that a take does not means nothing.
             low = math.inf if references.held_out is None else references.held_out
-            pairs = zip(takes, few, shuffled, strict=True)
-            takes = [replace(take, unlike=_unlike(take, one <= own < low, references)) for take, one, own in pairs]
-        placed = _placed(list(zip(takes, without, strict=True)))
+            rows = zip(takes, few, shuffled, strict=True)
+            takes = [replace(take, unlike=_unlike(take, a <= b < low, references)) for take, a, b in rows]
+        placed = _placed(list(zip(takes, replicates, strict=True)))
         return [*placed, *(take for take in takes if take.score is None), *self._left_out(films)], references
 
     def _left_out(self, films: Sequence[RecordedTake]) -> list[RankedTake]:
@@ -220,7 +220,7 @@ class _Ranking:
         return left_out
 
     def _footage(self, film: RecordedTake) -> Footage:
-        """A take as a scorer sees it. Its steps are ticks of the clock, so that takes of any rate have the same."""
+        """A take as a scorer sees it. Its steps are ticks of the clock, which are the same for takes of any rate."""
         assert film.frames is not None
         rows = self.clock.rows(film.times)
         frames = film.frames[rows]
@@ -235,110 +235,114 @@ class _Ranking:
         window = (window_until(steps, end),)
         return Footage(steps, window, (end,), frames=frames, embeddings=embedded, instruction=self.task)
 
-    def _judged(self, takes: Sequence[Footage], view: View | None = None) -> list[ScoredFootage]:
-        """What the scorer says of each take; ComponentError where it fails."""
-        (judged,) = apply_scorers([self.scorer], [takes], view or self.view)
-        return judged
+    def _score(self, takes: Sequence[Footage], view: View | None = None) -> list[ScoredFootage]:
+        """Score ``takes``; ComponentError if the scorer fails."""
+        (scored,) = apply_scorers([self.scorer], [takes], view or self.view)
+        return scored
 
     def _values(self, takes: Sequence[Footage], view: View | None = None) -> list[float]:
-        """The score of each take."""
-        return [float(one.scores[self.scorer.spec.name].values[0]) for one in self._judged(takes, view)]
+        """The score of each take, as a number."""
+        return [float(take.scores[self.scorer.spec.name].values[0]) for take in self._score(takes, view)]
 
     def _without_blocks(self, take: Footage) -> list[float]:
-        """The score of a take with each of some stretches of time left out: the replicates of the jackknife."""
+        """The scores of a take, each with another block of frames left out: the replicates of the jackknife."""
         rows = np.flatnonzero(take.windows[0])
         blocks = np.array_split(rows, min(_BLOCKS, len(rows)))
         if len(blocks) < 2 or self.scorer.spec.compares:
             return []
-        return self._values([_kept(take, np.setdiff1d(rows, block)) for block in blocks])
+        return self._values([_restricted(take, np.setdiff1d(rows, block)) for block in blocks])
 
     def _held_out(self) -> tuple[float | None, int]:
-        """The lowest score of demonstrations against the others, on the clock of the takes; and of how many."""
+        """The lowest score of a demonstration compared with the others, and the number of demonstrations scored."""
         view = self.view
         if len(view.demos) < 2 or "frames" in self.scorer.spec.reads:
             return None, 0
         fps = view.library.head.fps or FPS
-        # Each demonstration needs a search prepared without it: fewer of them where the library is large.
+        # Each demonstration needs a search index of its own, so fewer are tried if the library is large.
         most = max(2, min(_HELD_OUT, len(view.demos), _HELD_OUT_FRAMES // len(view.frames)))
         places = np.linspace(0, len(view.demos) - 1, most).round().astype(int)
         scores = []
         for demo in view.demos[np.unique(places)]:
-            own = view.frame_demo == demo
-            rows = self.clock.rows((view.frame_step[own] - view.frame_step[own][0]) / fps)
-            embedded = np.asarray(view.embeddings[np.flatnonzero(own)[rows]])
+            frames = np.flatnonzero(view.frame_demo == demo)
+            rows = self.clock.rows((view.frame_step[frames] - view.frame_step[frames[0]]) / fps)
+            embedded = np.asarray(view.embeddings[frames[rows]])
             others = View(view.library, view.demos[view.demos != demo], view.matched)
             scores += self._values([self._cut(np.arange(len(rows)), None, embedded)], others)
-        known = [score for score in scores if math.isfinite(score)]
-        return (min(known), len(known)) if known else (None, 0)
+        finite = [score for score in scores if math.isfinite(score)]
+        return (min(finite), len(finite)) if finite else (None, 0)
 
     def _shuffled(self, footage: Sequence[Footage]) -> list[float]:
-        """The score, with two standard errors, that each take gets when its own pixels are shuffled."""
+        """The score of each take with its pixels shuffled, plus two standard errors."""
         scores, rng = [], np.random.default_rng(0)
-        for take in map(_sampled, footage):
+        for take in map(_few_frames, footage):
             assert take.frames is not None
             flat = take.frames.reshape(len(take.frames), -1, 3)
             mixed = np.stack([frame[rng.permutation(len(frame))] for frame in flat]).reshape(take.frames.shape)
             (embedded,) = embed(self.encoder, [mixed])
-            (judged,) = self._judged([replace(take, frames=mixed, embeddings=embedded)])
-            value = float(judged.scores[self.scorer.spec.name].values[0])
-            spread = float(np.nanstd(judged.best)) if np.isfinite(judged.best).any() else 0.0
+            (scored,) = self._score([replace(take, frames=mixed, embeddings=embedded)])
+            value = float(scored.scores[self.scorer.spec.name].values[0])
+            spread = float(np.nanstd(scored.best)) if np.isfinite(scored.best).any() else 0.0
             scores.append(value + 2 * spread / math.sqrt(len(take.frames)))
         return scores
 
-    def _ranked(self, film: RecordedTake, take: Footage, judged: ScoredFootage) -> RankedTake:
+    def _unplaced(self, film: RecordedTake, take: Footage, scored: ScoredFootage) -> RankedTake:
+        """The row of a take, without its place and error."""
         assert film.frames is not None
-        (value,), (window,) = judged.scores[self.scorer.spec.name].values, take.windows
+        (value,), (window,) = scored.scores[self.scorer.spec.name].values, take.windows
         sizes = len(film.frames), int(window.sum())
         if not math.isfinite(value):
             problem = f"the scorer {self.scorer.spec.name} gave it no number"
             if take.embeddings is not None and not np.isfinite(take.embeddings).all():
                 problem = "it has no valid score, because a frame's embedding is not finite"
             return RankedTake(film.name, None, None, *sizes, duration=film.duration, problem=problem)
-        compared = np.flatnonzero(judged.nearest >= 0)
+        compared = np.flatnonzero(scored.nearest >= 0)
         seconds = tuple(round(float(tick) / self.clock.rate, 4) for tick in take.steps[compared])
-        best = tuple(round(cosine, 5) for cosine in judged.best[compared].tolist())
+        best = tuple(round(cosine, 5) for cosine in scored.best[compared].tolist())
         return RankedTake(
             film.name, None, float(value), *sizes, duration=film.duration, seconds=seconds, best=best,
-            nearest=tuple(judged.nearest[compared].tolist()),
+            nearest=tuple(scored.nearest[compared].tolist()),
         )  # fmt: skip
 
 
-def _placed(takes: Sequence[tuple[RankedTake, Sequence[float]]]) -> list[RankedTake]:
-    """Takes in order; those within the error of the first of their place share it. Each comes with its replicates."""
-    scored = [(take, parts) for take, parts in takes if take.score is not None]
-    ordered = sorted(scored, key=lambda one: (-(one[0].score or 0.0), one[0].name))
+_Replicated = tuple[RankedTake, Sequence[float]]  # a take and the replicates of its score
+
+
+def _placed(takes: Sequence[_Replicated]) -> list[RankedTake]:
+    """The scored takes from best to worst, with their places. Takes tied with the first of a place share it."""
+    scored = [(take, replicates) for take, replicates in takes if take.score is not None]
+    ordered = sorted(scored, key=lambda row: (-(row[0].score or 0.0), row[0].name))
     placed: list[RankedTake] = []
     first, place = ordered[0] if ordered else None, 1
-    for rank_, one in enumerate(ordered, start=1):
-        if first is not None and not _tied(first, one):
-            first, place = one, rank_
-        placed.append(replace(one[0], place=place))
+    for position, row in enumerate(ordered, start=1):
+        if first is not None and not _tied(first, row):
+            first, place = row, position
+        placed.append(replace(row[0], place=place))
     return placed
 
 
-def _tied(one: tuple[RankedTake, Sequence[float]], two: tuple[RankedTake, Sequence[float]]) -> bool:
-    """Whether two scores differ by less than 1.96 standard errors of their difference.
+def _tied(a: _Replicated, b: _Replicated) -> bool:
+    """Whether two scores differ by at most 1.96 standard errors of their difference, or by at most `_ALIKE`.
 
-    Over the same time that error comes from the same stretches left out of both, so that what all takes share (every
-    approach looks alike) does not count.
+    If both takes have as many replicates, the error is that of the differences between these, so that what the takes
+    have in common (every approach looks alike) does not count.
     """
-    gap, error = (one[0].score or 0.0) - (two[0].score or 0.0), None
-    if len(one[1]) == len(two[1]):
-        error = _error(np.subtract(one[1], two[1]).tolist())
+    gap, error = (a[0].score or 0.0) - (b[0].score or 0.0), None
+    if len(a[1]) == len(b[1]):
+        error = _error(np.subtract(a[1], b[1]).tolist())
     if error is None:
-        error = math.hypot(one[0].error or 0.0, two[0].error or 0.0)
+        error = math.hypot(a[0].error or 0.0, b[0].error or 0.0)
     return abs(gap) <= max(1.96 * error, _ALIKE)
 
 
 def _error(replicates: Sequence[float]) -> float | None:
-    """The standard error of a score from its replicates without one of the blocks each."""
+    """The standard error of a score from its replicates; None if there are fewer than two or one is not finite."""
     if len(replicates) < 2 or not np.isfinite(replicates).all():
         return None
     return float(np.sqrt((len(replicates) - 1) * np.var(replicates)))
 
 
 def _unlike(take: RankedTake, like_shuffled: bool, references: ReferenceScores) -> str:
-    """Why a take is not like the demonstrations; empty where it may be."""
+    """Why a take is marked as unlike the demonstrations; empty if it is not."""
     if take.score is None:
         return ""
     if like_shuffled:
@@ -348,15 +352,15 @@ def _unlike(take: RankedTake, like_shuffled: bool, references: ReferenceScores) 
     return ""
 
 
-def _sampled(take: Footage) -> Footage:
-    """A few frames of the window, spread evenly: what shuffled pixels are compared on."""
+def _few_frames(take: Footage) -> Footage:
+    """The take with at most `_SAMPLED` frames of its window, spread evenly, on which shuffled pixels are compared."""
     rows = np.flatnonzero(take.windows[0])
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(_SAMPLED, len(rows))).round().astype(int))]
-    return _kept(take, rows)
+    return _restricted(take, rows)
 
 
-def _kept(take: Footage, rows: Any) -> Footage:
-    """The take as if it had these frames alone."""
+def _restricted(take: Footage, rows: Any) -> Footage:
+    """The take as if it had only the frames ``rows``."""
     steps = np.arange(len(rows), dtype=np.int32)
     whole = np.ones(len(rows), bool)
     frames = None if take.frames is None else take.frames[rows]
@@ -383,11 +387,11 @@ def _notes(
     if readable and references.held_out is None:
         notes.append("no demonstration could be held out, so it is not known what one like these would score")
     elif readable:
-        held = count(references.demos, "demonstration")
-        notes.append(f"the lowest of {held} held out against the others scores {references.held_out:.4f}")
+        demos = count(references.demos, "demonstration")
+        notes.append(f"the lowest of {demos} held out against the others scores {references.held_out:.4f}")
         if references.shuffled is not None and references.shuffled >= (references.held_out or 0.0):
             notes.append(
-                f"takes with shuffled pixels score up to {references.shuffled:.4f}, no lower than that, so likeness to"
-                " the demonstrations cannot be told; more of them, or another encoder, may help"
+                f"takes with shuffled pixels score up to {references.shuffled:.4f}, no lower than that, so the score"
+                " does not show which takes are like the demonstrations; more of them, or another encoder, may help"
             )
     return notes

@@ -1,4 +1,4 @@
-"""The report of a run: an HTML page, Markdown or JSON."""
+"""Write the report of a run as an HTML page, Markdown or JSON (`besttake report`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Run the protocols of the paper's tables, and compare its numbers with those of a run.
+"""Run the protocols of the paper's tables, and compare its numbers with those of a run (`besttake reproduce`).
 
-All policies run one frozen retrieval (the paper's S1), which is in ``protocols/table1.yaml``.
+All policies run the paper's frozen retrieval (S1), which is in ``protocols/table1.yaml``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from besttake.verbs.diagnose.setup import load_policy
 _NOT_AS = "not as in the paper: "
 _FOLDER = files("besttake") / "protocols"
 _WINDOW = "episode"
-"""The window on which the paper selects. No verdict rests on it, because it shows the length of takes."""
+"""The window on which the paper selects. No verdict reads it, because it gives the length of takes away."""
 _NOT_MEASURED = Estimate(reason="not measured")
 _PERCENT = (
     "pass@1", "pass@N", "random", "select", "select gain", "select of 2", "retrieve", "retrieve gain", "sd over seeds",
@@ -52,7 +52,7 @@ class Protocol:
         name: Name of the table, such as ``table1``.
         title: Its title.
         policies: Names of the policies in the paper.
-        envs: Names of the environments in the paper, and the URI that each runs as by default.
+        envs: Names of the environments in the paper, and the default URI of each.
         plan: Keys of the plan that reproduces it.
         columns: Names of its columns.
         paper: Published numbers by row, one per column: a number, a number with the ends of its interval, or None
@@ -94,7 +94,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class ComparedNumber:
-    """A published number and that of a run, in the paper's units; ``here`` has no value if it was not measured.
+    """A published number and that of a run, in the paper's units; ``here`` has no value if the run did not measure it.
 
     ``paper_interval`` has the ends of the published interval, if there is one.
     """
@@ -169,20 +169,20 @@ def reproduce(
     Raises:
         PlanError: The table, or a policy or environment of that name, does not exist.
     """
-    followed = protocol(table)
-    given = {name: value for name, value in (changes or {}).items() if value is not None}
-    plan, departures = plan_for(followed, policies, envs or {}, given)
-    policies, shorter = with_whole_chunks(followed, policies, plan)
+    published = protocol(table)
+    changed = {name: value for name, value in (changes or {}).items() if value is not None}
+    plan, departures = plan_for(published, policies, envs or {}, changed)
+    policies, shorter = with_whole_chunks(published, policies, plan)
     plan = plan.model_copy(update={"policy": tuple(policies.values())})
     result = diagnose(plan, out, progress=progress, command=command)
-    departures += [*shorter, *library_departures(followed, result)]
-    # The report of the run lists them as well.
+    departures += [*shorter, *library_departures(published, result)]
+    # The run's report lists the departures as well.
     notes = [note for note in result.notes if not note.startswith(_NOT_AS)]
     result = result.model_copy(update={"notes": [*notes, *(f"{_NOT_AS}{text}" for text in departures)]})
     write_bytes(Path(out) / "result.json", result.to_json().encode())
-    over_cells = compare_runs(out, window=_WINDOW) if "all" in followed.paper else None
-    numbers = compare(followed, result, policies, envs or {}, over_cells)
-    return ReproduceResult(followed, result, tuple(numbers), tuple(departures))
+    over_cells = compare_runs(out, window=_WINDOW) if "all" in published.paper else None
+    numbers = compare(published, result, policies, envs or {}, over_cells)
+    return ReproduceResult(published, result, tuple(numbers), tuple(departures))
 
 
 def protocols() -> list[str]:
@@ -207,8 +207,8 @@ def plan_for(
     table: Protocol, policies: Mapping[str, str], envs: Mapping[str, str], changes: Mapping[str, Any]
 ) -> tuple[Plan, list[str]]:
     """Return the plan that reproduces ``table``, and its departures from the paper; arguments as in `reproduce`."""
-    for kind, given, known in (("policy", policies, table.policies), ("env", envs, table.envs)):
-        for name in given:
+    for kind, names, known in (("policy", policies, table.policies), ("env", envs, table.envs)):
+        for name in names:
             if name not in known:
                 raise PlanError(f"{table.name} has no {kind} {name!r}; it has {', '.join(known)}")
     chosen = envs or table.envs
@@ -216,10 +216,10 @@ def plan_for(
     if table.frames is not None and "demos" in changes:
         flags["demos_per_task"] = demos_for(str(changes["demos"]), table.frames / len(chosen))
     plan = load_plan(None, flags)
-    theirs = {**table.plan, **table.plan["retrieval"]}
+    keys = {**table.plan, **table.plan["retrieval"]}
     departures = [
-        *(f"{name} is {value}, the paper's {theirs[name]}" for name, value in changes.items()
-          if name in theirs and name != "arms" and str(value) != str(theirs[name])),
+        *(f"{name} is {value}, the paper's {keys[name]}" for name, value in changes.items()
+          if name in keys and name != "arms" and str(value) != str(keys[name])),
         *(f"the arm {arm} is not run" for arm in table.plan["arms"] if arm not in plan.arms),
         *(f"of the tasks only {task} is run" for task in [", ".join(plan.task)] if task),
         *(f"{name} runs in {uri}" for name, uri in chosen.items() if uri != table.envs[name]),
@@ -230,7 +230,7 @@ def plan_for(
 
 
 def demos_for(demos: str, frames: float) -> int | None:
-    """Return how many demonstrations have about ``frames`` frames; None for a library, or if lengths are not known."""
+    """Return how many demonstrations have about ``frames`` frames in all; None for a library or unknown lengths."""
     if (Path(demos) / "library.json").is_file():
         return None
     source = source_of(demos)
@@ -249,10 +249,10 @@ def with_whole_chunks(table: Protocol, policies: Mapping[str, str], plan: Plan) 
     changed, departures = {}, []
     for name, uri in policies.items():
         spec = load_policy(plan, uri).spec
-        steps, most = spec.replan, min(table.chunk, spec.horizon)
+        steps, possible = spec.replan, min(table.chunk, spec.horizon)
         fixed = "replan" in Uri.parse(uri).options or not registry.takes_option("policies", uri, "replan")
-        if steps != most and not fixed:
-            uri, steps = f"{uri}{'&' if '?' in uri else '?'}replan={most}", most
+        if steps != possible and not fixed:
+            uri, steps = f"{uri}{'&' if '?' in uri else '?'}replan={possible}", possible
         if steps != table.chunk:
             departures.append(
                 f"{name} executes {steps} of the {spec.horizon} actions of a chunk, the paper's policies {table.chunk}"
@@ -263,15 +263,15 @@ def with_whole_chunks(table: Protocol, policies: Mapping[str, str], plan: Plan) 
 
 def library_departures(table: Protocol, result: Result) -> list[str]:
     """List where the library of a run differs from the paper's: its size, and what counts as an event."""
-    library, each = result.library, int(table.plan["demos_per_task"] or 0)
+    library, per_task = result.library, int(table.plan["demos_per_task"] or 0)
     if library is None:
         return ["there is no library, so nothing was scored or retrieved"]
-    wanted = {line.task for cell in result.cells for line in cell.tasks}
-    counts = sorted({n for task, n in library.get("tasks", {}).items() if task in wanted} or {library.get("demos", 0)})
+    tasks = {line.task for cell in result.cells for line in cell.tasks}
+    counts = sorted({n for task, n in library.get("tasks", {}).items() if task in tasks} or {library.get("demos", 0)})
     texts = []
-    if each and counts != [each]:
-        has = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        texts.append(f"the library has {has} demonstrations of a task, the paper's {each}")
+    if per_task and counts != [per_task]:
+        number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        texts.append(f"the library has {number} demonstrations of a task, the paper's {per_task}")
     if table.frames is not None and library.get("frames") != table.frames:
         texts.append(f"the library has {library.get('frames')} frames, the paper's {table.frames}")
     if any(_is_retrieval(arm) for arm in result.plan.get("arms", ())):
@@ -294,7 +294,7 @@ def compare(
 ) -> list[ComparedNumber]:  # fmt: skip
     """Pair each number of ``table`` with that of ``result``, for the rows whose policies were run.
 
-    ``over_cells`` is the relation over the cells of the run, read on the paper's window, for a row called ``all``.
+    ``over_cells`` is the relation over the run's cells on the paper's window, for a row called ``all``.
     """
     uris, compared = {**table.envs, **envs}, []
     for row, published in table.paper.items():
@@ -313,14 +313,14 @@ def compare(
 
 
 def _cell(result: Result, policy: str, env: str | None) -> Cell | None:
-    """Return the cell of a policy in an env; without ``env``, that over all envs."""
+    """Return the cell of a policy in an env, over all envs if ``env`` is None; None unless there is exactly one."""
     cells = result.policies if env is None else [cell for cell in result.cells if cell.env == env]
     matches = [cell for cell in cells if cell.policy == policy]
     return matches[0] if len(matches) == 1 else None
 
 
 def _in_paper_units(estimate: Estimate, column: str) -> Estimate:
-    """Turn fractions into percent or points if the paper does."""
+    """Turn fractions into percent if the paper gives this column in percent or points."""
     if column not in _PERCENT:
         return estimate
     value, low, high = (None if x is None else 100 * x for x in (estimate.value, estimate.low, estimate.high))
@@ -328,7 +328,7 @@ def _in_paper_units(estimate: Estimate, column: str) -> Estimate:
 
 
 def _cell_numbers(cell: Cell | None) -> dict[str, Estimate | None]:
-    """Return the numbers of a cell by the names of the paper's columns, as far as they were measured."""
+    """Return the measured numbers of a cell by the names of the paper's columns."""
     numbers: dict[str, Estimate | None] = {}
     if cell is None:
         return numbers
@@ -361,7 +361,7 @@ def _relation_numbers(compared: CompareResult, policies: Mapping[str, str]) -> d
     """Return the numbers over all cells by the names of the paper's columns."""
     relation, across, captures = compared.result.relation, compared.across, compared.across.captures
     low, high = relation.interval or (None, None)
-    without = [one.value for one in relation.leave_one_out.values() if one is not None and one.value is not None]
+    without = [r.value for r in relation.leave_one_out.values() if r is not None and r.value is not None]
     return {
         "r": Estimate(relation.r, low, high, relation.cells, relation.reason),
         "Spearman": relation.spearman,

@@ -1,7 +1,7 @@
-"""Run directories: list them with their verdicts, join parts of one plan, and open one to read.
+"""List run directories with their verdicts, merge runs of parts of one plan, and open a run for reading.
 
-A joined run (`merge`) holds the takes that one run of the whole plan would hold, so its digest is that run's. Scores
-and verdicts are not copied: `diagnose` with the whole plan finds all takes there, scores them and judges.
+A merged run (`merge`) holds the takes that one run of the whole plan would hold, so it has the same digest. Scores and
+verdicts are not copied: `diagnose` with the whole plan scores the takes that are there, and gives the verdict.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DEEPEST = 4
 
 @dataclass(frozen=True)
 class PolicyLine:
-    """What a run says of one policy: its pass@1, what it needs in a word or two, and the sentence."""
+    """The verdict of a run on one policy: its pass@1, what it needs in a few words, and the whole sentence."""
 
     policy: str
     pass_1: float | None
@@ -48,7 +48,7 @@ class PolicyLine:
 
 @dataclass(frozen=True)
 class ListedRun:
-    """One run: an unfinished one has no verdicts yet, of a damaged one ``problem`` says what is wrong."""
+    """A run directory. An unfinished run has no ``policies`` yet; ``problem`` says what is wrong with a damaged one."""
 
     path: str
     state: State
@@ -73,38 +73,38 @@ class RunList(Tabular):
     def _table(self) -> Table:
         rows = []
         for run in self.runs:
-            done = run.state == "finished"
-            made, takes = (run.created[:16].replace("T", " "), run.takes) if done else ("", None)
+            finished = run.state == "finished"
+            created, takes = (run.created[:16].replace("T", " "), run.takes) if finished else ("", None)
             for line in run.policies or (PolicyLine("", None, run.problem, ""),):
                 rate = Entry(percent(line.pass_1) or "-", "" if line.pass_1 is not None else "none", line.pass_1)
-                needs = line.needs if done else Entry(run.problem or run.state, "warn")
-                rows.append((Entry(run.path, "best"), line.policy, rate, needs, made, takes))
+                needs = line.needs if finished else Entry(run.problem or run.state, "warn")
+                rows.append((Entry(run.path, "best"), line.policy, rate, needs, created, takes))
         columns: Head = ["run", "policy", *right("pass@1"), "needs", Column("made", extra=True)]
         columns += right("takes", extra=True)
         return Table(f"{len(self.runs)} runs", columns, rows)
 
 
 def list_runs(directory: str | Path = ".") -> RunList:
-    """All runs in ``directory`` and below it, the newest first; RunError when it is no directory."""
+    """List all runs in ``directory`` and up to 4 levels below, the newest first; RunError if it is not a directory."""
     root = Path(directory)
     if not root.is_dir():
         raise RunError(f"{root} is not a directory; name one that holds runs, e.g. runs")
-    runs = [_read(path) for path in _places(root, _DEEPEST)]
+    runs = [_read(path) for path in _run_directories(root, _DEEPEST)]
     return RunList(tuple(sorted(runs, key=lambda run: (run.created, run.path), reverse=True)))
 
 
-def _places(directory: Path, deep: int) -> Iterator[Path]:
-    """Directories that are runs; what lies inside a run is not looked at."""
+def _run_directories(directory: Path, levels: int) -> Iterator[Path]:
+    """Yield run directories down to ``levels`` below ``directory``, but none inside another run."""
     if any((directory / name).is_file() for name in ("run.json", "result.json")):
         yield directory
-    elif deep:
+    elif levels:
         try:
             entries = sorted(entry.path for entry in os.scandir(directory) if entry.is_dir(follow_symlinks=False))
         except OSError:
             return
         for path in entries:
             if not Path(path).name.startswith("."):
-                yield from _places(Path(path), deep - 1)
+                yield from _run_directories(Path(path), levels - 1)
 
 
 def _read(path: Path) -> ListedRun:
@@ -124,12 +124,12 @@ def _line(policy: Cell) -> PolicyLine:
 
 
 _SPLIT = {"policies": "policy", "tasks": "task", "starts": "starts", "seeds": "seeds", "arms": "arms"}
-"""What a plan may be split by: the name in a run's extent, and the plan's key."""
+"""What a plan can be split by: its name in the extent of a run, and the key of the plan."""
 
 
 @dataclass(frozen=True)
 class MergedRun:
-    """The joined run: how many takes it holds, how many failed ones were left out, and the digest of its takes."""
+    """A merged run: how many takes it holds, how many failed ones were left out, and the digest of its takes."""
 
     path: str
     takes: int
@@ -138,46 +138,46 @@ class MergedRun:
 
 
 def merge(runs: Sequence[str | Path], out: str | Path, *, command: str = "") -> MergedRun:
-    """Join ``runs``, parts of one plan, as a new run in ``out``; RunError where they do not fit together."""
+    """Merge ``runs`` of parts of one plan into a new run in ``out``; RunError if they do not fit together."""
     if len(runs) < 2:
         raise RunError("name at least two runs to merge")
     if (Path(out) / "run.json").exists():
         raise RunError(f"{out} is a run already; choose another directory with `out`")
     with ExitStack() as closing:
         stores = [closing.enter_context(Store.open(run)) for run in runs]
-        manifest = _joined(stores, command)
+        manifest = _merged_manifest(stores, command)
         _check_takes(stores)
-        closing.enter_context(_whole_or_gone(Path(out)))
-        joined = closing.enter_context(Store.write(out, manifest))
+        closing.enter_context(_removed_on_error(Path(out)))
+        merged = closing.enter_context(Store.write(out, manifest))
         for store in stores:
-            there = {row.key for row in joined.rows()}
+            present = {row.key for row in merged.rows()}
             for row in store.rows():
-                if row.status == "done" and row.key not in there:
-                    joined.add(store.load(row), row.seconds)
-        left_out = len({row.key for store in stores for row in store.rows()} - {row.key for row in joined.rows()})
-        return MergedRun(str(out), len(joined.rows()), left_out, joined.digest())
+                if row.status == "done" and row.key not in present:
+                    merged.add(store.load(row), row.seconds)
+        left_out = len({row.key for store in stores for row in store.rows()} - {row.key for row in merged.rows()})
+        return MergedRun(str(out), len(merged.rows()), left_out, merged.digest())
 
 
 @contextmanager
-def _whole_or_gone(out: Path) -> Iterator[None]:
-    """Remove what was made in ``out`` where something goes wrong, as where a part has a damaged take."""
-    there = out.exists()
+def _removed_on_error(out: Path) -> Iterator[None]:
+    """Remove the directory ``out`` after an error, such as a damaged take of a part, if it did not exist before."""
+    existed = out.exists()
     try:
         yield
     except BaseException:
-        if not there:
+        if not existed:
             shutil.rmtree(out, ignore_errors=True)
         raise
 
 
-def _joined(stores: Sequence[Store], command: str) -> Manifest:
-    """The manifest of all runs together."""
+def _merged_manifest(stores: Sequence[Store], command: str) -> Manifest:
+    """The manifest of all runs together; RunError if they are not parts of one plan."""
     first = stores[0]
     identity: dict[str, Any] = {}
     for store in stores:
         for name, value in store.manifest.identity.items():
             if identity.setdefault(name, value) != value:
-                raise RunError(f"{store.path} does not fit {first.path}: its {name} is another")
+                raise RunError(f"{store.path} does not fit {first.path}: its {name} differs")
         if store.manifest.versions != first.manifest.versions:
             names = sorted(dict(store.manifest.versions.items() ^ first.manifest.versions.items()))
             raise RunError(f"{store.path} does not fit {first.path}: made with another version of {', '.join(names)}")
@@ -186,14 +186,14 @@ def _joined(stores: Sequence[Store], command: str) -> Manifest:
     differing = [name for name in _SPLIT if any(part[name] != parts[0][name] for part in parts)]
     if len(differing) > 1:
         raise RunError(
-            f"the runs differ in {' and in '.join(differing)}: together they are no plan; split a plan by one of these"
+            f"the runs differ in {' and in '.join(differing)}: they are not parts of one plan, split by one of these"
         )
     extent = {name: list(dict.fromkeys(value for part in parts for value in part[name])) for name in _SPLIT}
     extent["starts"].sort()
     plan = dict(plans[0])
     for name in differing:
         key = _SPLIT[name]
-        plan[key] = _starts(stores) if name == "starts" else _together([each.get(key) for each in plans])
+        plan[key] = _merged_starts(stores) if name == "starts" else _union([part.get(key) for part in plans])
     skipped = {policy: arms for store in stores for policy, arms in store.manifest.skipped.items()}
     return Manifest(
         besttake=version(), command=command, plan=plan, versions=first.manifest.versions,
@@ -202,31 +202,31 @@ def _joined(stores: Sequence[Store], command: str) -> Manifest:
     )  # fmt: skip
 
 
-def _starts(stores: Sequence[Store]) -> str:
-    """Join the starts of runs to one range; RunError where some are missing, or only some are tuning starts."""
+def _merged_starts(stores: Sequence[Store]) -> str:
+    """Merge the starts of runs into one range; RunError if it has a gap, or if only some are tuning starts."""
     texts = [store.manifest.plan["starts"] for store in stores]
     kinds = {is_tuning(text) for text in texts}
     if len(kinds) > 1:
-        raise RunError("some of the runs are on tuning starts and some are not: together they are no plan")
+        raise RunError("some of the runs are on tuning starts and some are not, so they are not parts of one plan")
     spans, kind = sorted(map(parse_starts, texts)), "tuning:" if True in kinds else ""
     first, end = spans[0]
     for begin, stop in spans[1:]:
         if begin > end:
             gap = f"{kind}{end}:{begin}"
-            raise RunError(f"starts {gap} are in none of the runs: make them first (`starts` {gap})")
+            raise RunError(f"starts {gap} are in none of the runs; run them first (`starts` {gap})")
         end = max(end, stop)
     return f"{kind}{first}:{end}"
 
 
-def _together(values: Sequence[Any]) -> Any:
-    """Lists joined without repeats; of numbers the largest."""
+def _union(values: Sequence[Any]) -> Any:
+    """The union of lists, in order; of numbers the largest."""
     if all(isinstance(value, list | tuple) for value in values):
-        return list(dict.fromkeys(each for value in values for each in value))
+        return list(dict.fromkeys(item for value in values for item in value))
     return max(values)
 
 
 def _check_takes(stores: Sequence[Store]) -> None:
-    """RunError where two runs hold different takes by the same name."""
+    """RunError if two runs hold different takes with the same key."""
     known: dict[Any, tuple[Row, Path]] = {}
     for store in stores:
         for row in store.rows():
@@ -245,7 +245,7 @@ _KEY_COLUMNS = tuple(field.name for field in fields(TakeKey))
 
 
 class Takes(Mapping[TakeKey, Take], Tabular):
-    """The finished takes of a run in canonical order, by key or by number. A take is read when you access it.
+    """The finished takes of a run in canonical order, by key or by index. A take is read when you access it.
 
     ``takes[0]`` is the first take, ``takes[-10:]`` a list of the last ten, and ``takes[key]`` the take of a key;
     iterating yields keys.
@@ -257,7 +257,7 @@ class Takes(Mapping[TakeKey, Take], Tabular):
 
     @property
     def rows(self) -> list[Row]:
-        """The table of takes (key, outcome, number of steps), without reading a take."""
+        """The rows of the table of takes (key, outcome, number of steps), without reading any take."""
         return list(self._rows.values())
 
     @overload
@@ -336,7 +336,7 @@ class Run:
         return Result.load(self.path / "result.json")
 
     def films(self) -> Iterator[tuple[TakeKey, U8]]:
-        """Iterate over the finished takes, yielding the key and the scored frames, uint8 (F, H, W, 3), of each."""
+        """Yield the key and the scored frames, uint8 (F, H, W, 3), of each finished take."""
         for key, take in self.takes.items():
             yield key, take.frames()
 
@@ -361,7 +361,7 @@ class Run:
 
 @dataclass(frozen=True)
 class ArmProgress:
-    """One policy, task and arm."""
+    """How many takes of a policy, task and arm are done, succeeded, failed in an error, or are missing."""
 
     policy: str
     env: str
@@ -375,7 +375,7 @@ class ArmProgress:
 
 @dataclass(frozen=True)
 class Summary:
-    """The state of a run. ``damaged`` takes and scores are made again when it goes on; ``failures`` counts reasons.
+    """The state of a run. ``damaged`` takes and scores are made again when it continues; ``failures`` counts reasons.
     ``digest`` covers takes, outcomes and scores, ``takes_digest`` the takes and outcomes alone."""
 
     path: str
@@ -392,18 +392,18 @@ class Summary:
 
 
 def summarise(path: str | Path) -> Summary:
-    """Read a run, verifying every file."""
+    """Summarise a run after verifying every file."""
     with Store.open(path) as store:
         rows, damaged, takes, manifest = store.rows(), store.damaged(), store.digest(), store.manifest
-    scores, lost = None, False
+    scores, damaged_scores = None, False
     try:
         scores = Scores.open(path)
     except RunError:
-        lost = True
-    extent, bad = manifest.extent, {row.key for row in damaged}
-    # A run until decided plans as it goes: what it has is what was asked for.
+        damaged_scores = True
+    extent, damaged_keys = manifest.extent, {row.key for row in damaged}
+    # A run until decided plans as it goes, so nothing is missing.
     until = manifest.plan.get("until") is not None
-    each = len(extent.starts) * len(extent.seeds)
+    per_arm = len(extent.starts) * len(extent.seeds)
     counts = {
         (policy, env, task, arm): [0, 0, 0]
         for policy, place, arm in product(extent.policies, extent.tasks, extent.arms)
@@ -411,18 +411,18 @@ def summarise(path: str | Path) -> Summary:
         if arm not in manifest.skipped.get(policy, ())
     }
     for row in rows:
-        own = counts.setdefault((row.key.policy, row.key.env, row.key.task, row.key.arm), [0, 0, 0])
+        count = counts.setdefault((row.key.policy, row.key.env, row.key.task, row.key.arm), [0, 0, 0])
         if row.status == "error":
-            own[2] += 1
-        elif row.key not in bad:
-            own[0] += 1
-            own[1] += bool(row.success)
-    lines = tuple(ArmProgress(*name, d, s, f, 0 if until else each - d - f) for name, (d, s, f) in counts.items())
+            count[2] += 1
+        elif row.key not in damaged_keys:
+            count[0] += 1
+            count[1] += bool(row.success)
+    lines = tuple(ArmProgress(*name, d, s, f, 0 if until else per_arm - d - f) for name, (d, s, f) in counts.items())
     done, failed, missing = (sum(getattr(line, kind) for line in lines) for kind in ("done", "failed", "missing"))
     reasons = Counter(row.error or "" for row in rows if row.status == "error")
     failures = tuple(reasons.most_common())
-    planned = done + failed if until else each * len(counts)
+    planned = done + failed if until else per_arm * len(counts)
     return Summary(
-        str(path), planned, done, failed, missing, len(damaged), lost, run_digest(takes, scores), takes,
+        str(path), planned, done, failed, missing, len(damaged), damaged_scores, run_digest(takes, scores), takes,
         lines, failures,
     )  # fmt: skip

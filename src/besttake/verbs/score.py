@@ -1,4 +1,4 @@
-"""Score the takes that a run already has, and compare its scorers: no new take is made."""
+"""Score the takes that a run already has, and compare its scorers, without playing a take (`besttake score`)."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class ScoreResult(Tabular):
 
     def _table(self) -> Table:
         rows: list[Sequence[object]] = []
-        for one in self.policies:
-            for row in one.rows:
+        for comparison in self.policies:
+            for row in comparison.rows:
                 marks = f"{' *' if row.own else ''}{' !' if row.leak else ''}"
                 harm = Entry(estimate_points(row.harm, "").removeprefix("+"), value=row.harm.value)
                 over = Entry(estimate_points(row.over_own, ""), value=row.over_own.value)
                 numbers = in_points(row.gain), plain(row.capture), plain(row.auc), harm, over
-                rows.append((one.policy, f"{row.scorer}{marks}", *numbers))
-            rows.append((one.policy, "shortest (control)", in_points(one.shortest), *[""] * 4))
+                rows.append((comparison.policy, f"{row.scorer}{marks}", *numbers))
+            rows.append((comparison.policy, "shortest (control)", in_points(comparison.shortest), *[""] * 4))
         head: Head = ["policy", "scorer", *right("gain over one take")]
         head += right("capture", "AUC", "harm", "minus the run's own", extra=True)
         return Table(f"Scorers on the takes of {self.run}", head, rows, self.notes)
@@ -90,44 +90,44 @@ def score(run: str | Path, scorer: str | Sequence[str] = (), *, progress: bool |
     """
     directory, reporter = Path(run), as_reporter(progress)
     with one_thread():
-        made = make_scorers(dict.fromkeys((scorer,) if isinstance(scorer, str) else scorer))
-        specs = {one.spec.name: one.spec for one in made.values()}
+        scorers = tuple(make_scorers(dict.fromkeys((scorer,) if isinstance(scorer, str) else scorer)).values())
+        specs = {new.spec.name: new.spec for new in scorers}
         result = Result.load(directory / "result.json")
         with Store.open(directory) as store:
             manifest, rows = store.manifest, {row.key: row for row in store.rows()}
         check_same_takes(directory, result, rows)
         check_not_trained_on(specs.values(), {(key.env, key.task, key.start) for key in rows})
         lost: dict[str, str] = {}
-        if made:
+        if scorers:
             with Store.write(directory, manifest) as store:
-                lost = _add(store, tuple(made.values()), {cell.scorer for cell in result.cells}, reporter).lost
+                lost = _add_scores(store, scorers, {cell.scorer for cell in result.cells}, reporter).lost
         scores = Scores.open(directory)
     if (scores is None or not scores.scorers) and not lost:
         raise RunError(f"{directory} has no scores; add some with `scorer`, e.g. coverage")
-    scores, places = scores or Scores({}), _places(manifest)
+    scores, places = scores or Scores({}), _start_places(manifest)
     policies, cells = (
-        tuple(one for cell in own if (one := compare_scorers(cell, rows, scores, places)) is not None)
-        for own in (result.policies, result.cells)
+        tuple(comparison for cell in part if (comparison := compare_scorers(cell, rows, scores, places)) is not None)
+        for part in (result.policies, result.cells)
     )
     notes = [*_notes(specs, scores), *lost.values()]
     return ScoreResult(str(run), policies, cells, tuple(dict.fromkeys(notes)), lost)
 
 
 def _notes(specs: Mapping[str, ScorerSpec], scores: Scores) -> list[str]:
-    """What a user should know of the scorers that were asked for."""
+    """What a user should know about the new scorers."""
     notes = [note for spec in specs.values() for note in scorer_notes(spec)]
     return [*notes, *(length_note(name) for name in sorted(scores.length & specs.keys()) if not specs[name].length)]
 
 
-def _add(store: Store, scorers: Sequence[Scorer], reported: set[str], reporter: Reporter) -> Scores:
+def _add_scores(store: Store, scorers: Sequence[Scorer], reported: set[str], reporter: Reporter) -> Scores:
     """Score all takes of a run by ``scorers``, with the library and the encoder of the run."""
     manifest = store.manifest
     library = None if manifest.library is None else Library.open(manifest.library)
     if library is not None:
         encoder = cached(library.encoder())
     else:
-        named = manifest.plan.get("encoder")
-        encoder = encoder_without_demos(named and registry.FromFile(named, store.path / "run.json"))
+        uri = manifest.plan.get("encoder")
+        encoder = encoder_without_demos(uri and registry.FromFile(uri, store.path / "run.json"))
     return score_takes(
         store, library, encoder, scorers,
         context=_context(store, library, [scorer.spec for scorer in scorers]), reported=reported, progress=reporter,
@@ -135,16 +135,16 @@ def _add(store: Store, scorers: Sequence[Scorer], reported: set[str], reporter: 
 
 
 def _context(store: Store, library: Library | None, specs: Sequence[ScorerSpec]) -> Context:
-    """Words and cameras of the run's tasks. Its environments are opened only where they are needed."""
+    """The instructions and cameras of the run's tasks. Its environments are opened only if these are needed."""
     tasks = {row.key.task for row in store.rows()}
-    asked = any("instruction" in spec.reads or spec.camera or "frames" in spec.reads for spec in specs)
-    if not asked and (library is None or all(library.view(task).matched != "all" for task in tasks)):
+    read = any("instruction" in spec.reads or spec.camera or "frames" in spec.reads for spec in specs)
+    if not read and (library is None or all(library.view(task).matched != "all" for task in tasks)):
         return Context()
     uris = dict.fromkeys(row.key.env for row in store.rows())
     return context_of(spec_of(registry.FromFile(uri, store.path / "takes.sqlite")) for uri in uris)
 
 
-def _places(manifest: Manifest) -> dict[Unit, int] | None:
+def _start_places(manifest: Manifest) -> dict[Unit, int] | None:
     """The place of each start in the order of a run until decided; None for a fixed sample."""
     if manifest.plan.get("until") is None:
         return None

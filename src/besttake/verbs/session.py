@@ -1,5 +1,4 @@
-"""Diagnose a policy on a real robot: its own client plays the takes, and people say what came of them
-(`besttake serve --session`)."""
+"""Diagnose a policy on a real robot: its own client plays the takes, and people judge them (`serve --session`)."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from besttake.serving.served import Limits
 from besttake.serving.server import serve
 from besttake.takes.key import TakeKey
 from besttake.verbs.diagnose.diagnosis import run_plan
-from besttake.verbs.diagnose.playing import Player, Playing
+from besttake.verbs.diagnose.playing import TakePlayer, TakePlayerFactory
 from besttake.verbs.diagnose.policies import Invocation
 from besttake.verbs.diagnose.setup import with_defaults
 
@@ -37,9 +36,9 @@ _REGISTERED = "registered"
 
 @dataclass(frozen=True)
 class Service:
-    """Where a session is served: the ``port`` is for the robot's client, ``page`` for the operator's browser.
+    """How a session is served: at ``port`` for the robot's client, at the port ``page`` for the operator's browser.
 
-    ``started(client, page)`` is told both addresses. ``revealed``: the page says which arm runs.
+    ``started(client, page)`` is called with both addresses. ``revealed``: the page shows which arm runs.
     """
 
     protocol: str = "openpi"
@@ -58,17 +57,17 @@ def session(
     progress: bool | Reporter = False, verdict: Callable[[Result], None] = lambda result: None, command: str = "",
     **keys: Any,
 ) -> Result:  # fmt: skip
-    """Diagnose a policy on a robot: serve it in all its arms, in an order that nobody sees; people judge its takes.
+    """Diagnose a policy on a robot: serve it with all its arms, in a hidden order, while people judge its takes.
 
-    Returns when the operator ends the session on its page. One that was stopped goes on.
+    Returns when the operator ends the session on its page. The same call continues a session that was stopped.
 
     Args:
         plan: A `Plan`, or the path of a YAML file with the same keys; without one, ``keys`` are the plan. Instead of
-            ``env``, ``task`` may say what the robot is asked to do.
+            ``env``, ``task`` may hold the robot's instruction.
         out: The run directory.
-        service: Where it is served, and by which protocol.
+        service: Where the session is served, and by which protocol.
         progress: True shows a progress bar.
-        verdict: Called with the result of the last take, and again if outcomes were corrected after it.
+        verdict: Called with the result after the last take, and again whenever outcomes were corrected.
         command: The command line to record in the result, if there was one.
         keys: Keys of the plan; they override those of ``plan``.
 
@@ -82,16 +81,17 @@ def session(
     loaded: dict[str, Policy] = {}
     if plan is None and "env" not in keys:
         keys = _with_robot(keys, loaded)
-    chosen = with_defaults(as_plan(plan, keys))
-    chosen = chosen.model_copy(update={"window": "common", "replicas": 1, "on": "local"})
-    if len(chosen.policy) != 1 or service.protocol not in CONNECTIONS:
-        raise PlanError("a session is of one `policy`, and speaks the `protocol` vla-eval or openpi")
-    people = RobotSession(chosen, revealed=service.revealed)
+    plan = with_defaults(as_plan(plan, keys))
+    plan = plan.model_copy(update={"window": "common", "replicas": 1, "on": "local"})
+    if len(plan.policy) != 1 or service.protocol not in CONNECTIONS:
+        raise PlanError("a session needs one `policy`, and the `protocol` vla-eval or openpi")
+    people = RobotSession(plan, revealed=service.revealed)
     with OperatorServer(people, Path(out), (service.host, service.page), service.token) as page:
-        player = Player(partial(_PlayedByPeople, people, service, page.url), {SESSION: _hypotheses(chosen)}, loaded)
+        make = partial(_RobotTakePlayer, people, service, page.url)
+        players = TakePlayerFactory(make, {SESSION: _hypotheses(plan)}, loaded)
         while True:
             people.outdated = False
-            result = run_plan(chosen, out, Invocation(reporter), player, command)
+            result = run_plan(plan, out, Invocation(reporter), players, command)
             page.judged = True
             verdict(result)
             with suppress(KeyboardInterrupt):
@@ -101,7 +101,7 @@ def session(
 
 
 def _with_robot(keys: Mapping[str, Any], loaded: dict[str, Policy]) -> dict[str, Any]:
-    """The keys of a plan with an env for each task of the robot, which shows the policy what it reads."""
+    """The keys with an env for each task of the robot, which observes what the policy reads. Loads the policy."""
     uri, tasks = keys.get("policy"), keys.get("task") or ()
     if not isinstance(uri, str) or not tasks:
         raise PlanError("a session needs a `policy`, and a `task` in words (or an `env`)")
@@ -111,15 +111,15 @@ def _with_robot(keys: Mapping[str, Any], loaded: dict[str, Policy]) -> dict[str,
 
 
 def _hypotheses(plan: Plan) -> list[str]:
-    """What the session asks, fixed before its first take."""
+    """The hypotheses of a session, in words, which are fixed before its first take."""
     more, effect = "succeeds more often than", f"effects of {plan.worth:g} points matter"
-    kept = [f"the best of {plan.n} takes by {plan.scorer[0]} {more} one"] if plan.n > 1 else []
+    picks = [f"the best of {plan.n} takes by {plan.scorer[0]} {more} one"] if plan.n > 1 else []
     controls = {arm: spec.control for arm, spec in specs_of(plan.arms).items() if spec.control in plan.arms}
-    return [effect, *kept, *(f"{arm} {more} {control}" for arm, control in controls.items())]
+    return [effect, *picks, *(f"{arm} {more} {control}" for arm, control in controls.items())]
 
 
-class _PlayedByPeople(Playing):
-    """Takes that a robot's client plays, and of which people say what came of them."""
+class _RobotTakePlayer(TakePlayer):
+    """Serves a policy to the robot's client, which plays the takes, and lets people judge them."""
 
     def __init__(self, people: RobotSession, service: Service, page: str, *args: Any) -> None:
         super().__init__(*args)
@@ -129,7 +129,7 @@ class _PlayedByPeople(Playing):
         setup, service, people = self.setup, self._service, self._people
         world, *others = {replace(env.world, name="") for env in setup.envs.values()}
         if others:
-            raise PlanError("`env`: the tasks of a session are of one robot, with the same cameras, actions and states")
+            raise PlanError("`env`: all tasks of a session need the same robot: the same cameras, actions and states")
         arms = arm_sampler(
             self.policy, world, setup.retrieval, setup.library, setup.encoder, setup.plan.candidates
         )  # fmt: skip
@@ -148,17 +148,17 @@ class _PlayedByPeople(Playing):
         return self
 
     def _register(self) -> None:
-        """Bind the run to what it was before its first take: plan, seed, hypotheses, policy and retrieval."""
-        own = self.store.manifest
-        known = {name: value for name, value in own.identity.items() if name != _REGISTERED}
+        """Fix a run's plan, seed, hypotheses, policy and retrieval before its first take, by a hash of them."""
+        manifest = self.store.manifest
+        identity = {name: value for name, value in manifest.identity.items() if name != _REGISTERED}
         if not self.store.rows():
-            self.store.claim(_REGISTERED, own.model_copy(update={"identity": known}).named().run)
+            self.store.claim(_REGISTERED, manifest.model_copy(update={"identity": identity}).named().run)
         self.reporter.note(f"registered before the first take: {self.store.manifest.identity[_REGISTERED]}")
 
     def __call__(self, keys: Collection[TakeKey]) -> None:
-        """Have those of ``keys`` that are missing played and judged."""
-        self._people.play([*keys], self.store, self._saw)
+        """Wait until the missing takes of ``keys`` are played and judged."""
+        self._people.play([*keys], self.store, self._on_take)
 
     def remarks(self) -> list[str]:
-        """What did not go as planned."""
+        """Notes on what did not go as planned."""
         return self._people.remarks()

@@ -8,7 +8,7 @@ import pytest
 from besttake.config import Plan
 from besttake.takes.store import Store
 from besttake.verbs.diagnose.diagnosis import diagnose
-from besttake.verbs.export import Wanted, export
+from besttake.verbs.export import ExportOptions, export
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def exported(tmp_path_factory):
         policy="testbed:strong", env="testbed:drawer", starts=2, seeds=2, arms=("base",), check_states=0, probe_states=0
     )
     diagnose(plan, place / "run")
-    export(place / "run", Wanted(lerobot=place / "set", fps=10))
+    export(place / "run", ExportOptions(lerobot=place / "set", fps=10))
     with Store.open(place / "run") as store:
         return place / "set", [store.load(row) for row in store.rows()]
 

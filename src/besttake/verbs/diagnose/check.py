@@ -1,7 +1,7 @@
-"""What a policy would do at demonstrated states, without a simulator.
+"""Sample a policy at demonstrated states, without a simulator.
 
-`probe_policy` samples it there for the demonstration-fit error (Eq. 3). `check_retrieval_of` compares noise and
-retrieval at held-out states, each searched for among the other demonstrations (`besttake.core.offline`).
+`probe_policy` does so for the demonstration-fit error (Eq. 3). `check_retrieval_of` compares settings of noise and
+retrieval there, retrieving from the other demonstrations only (`besttake.core.offline`).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from besttake.types import F32, EnvSpec, Observation, PolicySpec, TaskSpec, Warm
 NOISES = (1.0, 0.7, 0.5, 0.3, 0.1)
 PRIORS = (0.05, 0.1, 0.2, 0.3, 0.5)
 FIRST = 0.2
-"""The prior at which rules and variants are compared."""
+"""The prior with which rules and variants are compared."""
 VARIANTS: tuple[Mapping[str, Any], ...] = (
     {"rerank": 0}, {"gripper_gating": True}, {"reliability": 1.0}, {"onset_alignment": True},
     {"lead": 2},
 )  # fmt: skip
 ANGLES = (30.0, 45.0, 90.0)
-"""Turns that begin an event, tried beside the one that the library was built with."""
+"""Turns, in degrees, that begin an event; tried besides the one that the library was built with."""
 LEAST_DEMOS = 10
-"""A task group with fewer demonstrations has no interval to speak of, and the prior of all groups together."""
+"""A task group with fewer demonstrations has too wide an interval, and gets the prior of all groups together."""
 _ROWS, _PROBE_ROWS = 256, 64
 """Rows that a policy samples in one call."""
 
@@ -50,46 +50,46 @@ def probe_policy(
     policy: Policy, library: Library, envs: Mapping[str, EnvSpec], plan: Plan, reporter: Reporter
 ) -> PolicyProbe:
     """Sample ``policy`` at states of ``library``, spread evenly over the plan's tasks."""
-    if reason := unprobed(policy.spec, library):
+    if reason := _why_no_samples(policy.spec, library):
         return PolicyProbe(reason=reason)
     tasks = [(uri, task) for uri, env in envs.items() for task in plan.chosen_tasks(env)]
-    each = max(1, plan.probe_states // max(1, len(tasks)))
+    per_task = max(1, plan.probe_states // max(1, len(tasks)))
     probes = {}
-    with reporter.stage("probes", each * len(tasks), "states") as stage:
+    with reporter.stage("probes", per_task * len(tasks), "states") as stage:
         for uri, task in tasks:
             view = library.view(task.name, task.instruction)
-            probes[uri, task.name] = _probe_task(policy, library, view, task.name, each, plan)
-            stage.advance(each)
+            probes[uri, task.name] = _probe_task(policy, library, view, task.name, per_task, plan)
+            stage.advance(per_task)
     return PolicyProbe(probes)
 
 
-def probe_notes(name: str, probed: PolicyProbe) -> list[str]:
-    """What the result should mention about the probe of the policy called ``name``."""
-    if probed.reason:
-        return [f"demonstration fit of {name} was not measured: {probed.reason}"]
-    ends = {probe.samples.shape[2] - 1 for probe in probed.tasks.values() if not probe.padded} - {0}
+def probe_notes(name: str, result: PolicyProbe) -> list[str]:
+    """Remarks for the report on the probe of the policy called ``name``."""
+    if result.reason:
+        return [f"demonstration fit of {name} was not measured: {result.reason}"]
+    ends = {probe.samples.shape[2] - 1 for probe in result.tasks.values() if not probe.padded} - {0}
     notes = [
         f"demonstration fit of {name} leaves out the last {n} steps of each demonstration, which no whole chunk follows"
         for n in ends
     ]
-    for (_, task), probe in probed.tasks.items():
+    for (_, task), probe in result.tasks.items():
         if probe.padded:
             notes.append(f"demonstrations of {task} are shorter than a chunk of {name}: their ends were padded")
-    for (_, task), probe in probed.tasks.items():
+    for (_, task), probe in result.tasks.items():
         if np.isnan(probe.floor).all():
             notes.append(f"{task} has no floor for {name}: that needs two demonstrations")
     return notes
 
 
-def unprobed(spec: PolicySpec, library: Library) -> str:
-    """Why a policy cannot be asked at states of ``library``; empty where it can."""
-    lacks = [what for what, rows in (("states", library.states), ("actions", library.actions)) if rows is None]
-    if lacks:
-        return f"the library holds no {' and no '.join(lacks)}"
+def _why_no_samples(spec: PolicySpec, library: Library) -> str:
+    """The reason why a policy cannot be sampled at states of ``library``; empty if it can."""
+    missing = [name for name, rows in (("states", library.states), ("actions", library.actions)) if rows is None]
+    if missing:
+        return f"the library holds no {' and no '.join(missing)}"
     sizes = ("actions", library.head.action_dim, spec.action_dim), ("states", library.head.state_dim, spec.state_dim)
-    for what, has, needs in sizes:
-        if needs is not None and has != needs:
-            return f"the library has {what} of {has} numbers, but {spec.name} has {needs}"
+    for name, dim, needed in sizes:
+        if needed is not None and dim != needed:
+            return f"the library has {name} of {dim} numbers, but {spec.name} has {needed}"
     if spec.cameras and not library.can_show(spec.cameras):
         return f"the library cannot show the policy's cameras ({', '.join(spec.cameras)})"
     return ""
@@ -99,33 +99,33 @@ def _probe_task(policy: Policy, library: Library, view: View, task: str, count: 
     spec = policy.spec
     whole = view.frame_step + spec.horizon <= np.array([library.demos[d].length for d in view.frame_demo])
     padded = not whole.any()
-    kept = slice(None) if padded else whole
-    at = [(int(d), int(s)) for d, s in zip(view.frame_demo[kept], view.frame_step[kept], strict=True)]
-    demo = view.frame_demo[kept]
+    usable = slice(None) if padded else whole
+    demo, step = view.frame_demo[usable], view.frame_step[usable]
+    frames = [(int(d), int(s)) for d, s in zip(demo, step, strict=True)]
     rows = spread_over(demo, count)
-    seen = [observation_at(library, *at[int(row)], spec.cameras) for row in rows]
+    observations = [observation_at(library, *frames[int(row)], spec.cameras) for row in rows]
     pairs = [(m, k) for m in range(len(rows)) for k in range(plan.probe_samples)]
-    asked = [(seen[m], probe_draw(plan.seed, task, m, k), None) for m, k in pairs]
-    sampled = _sampled(spec, policy.sample, plan.patience, asked, _PROBE_ROWS)
-    samples = sampled.reshape(len(rows), plan.probe_samples, *sampled.shape[1:])
-    chunks = np.stack([library.chunk(d, s, spec.horizon) for d, s in at])
+    inputs = [(observations[m], probe_draw(plan.seed, task, m, k), None) for m, k in pairs]
+    flat = _sample_chunks(spec, policy.sample, plan.patience, inputs, _PROBE_ROWS)
+    samples = flat.reshape(len(rows), plan.probe_samples, *flat.shape[1:])
+    chunks = np.stack([library.chunk(d, s, spec.horizon) for d, s in frames])
     floor = np.full(len(rows), np.nan)
     if len(np.unique(demo)) >= 2:
-        states = np.stack([library.state(d, s) for d, s in at])
+        states = np.stack([library.state(d, s) for d, s in frames])
         floor = leave_one_out(states, chunks, demo, rows, plan.probe_samples)
     return TaskProbe(samples, chunks[rows], demo[rows], floor, padded)
 
 
-def _sampled(
+def _sample_chunks(
     spec: PolicySpec, sample: Callable[..., F32], patience: float | None,
-    asked: Sequence[tuple[Observation, Draw, Warm | None]], rows: int,
+    inputs: Sequence[tuple[Observation, Draw, Warm | None]], rows: int,
 ) -> F32:  # fmt: skip
-    """The samples (B, horizon, action_dim) of a policy, ``rows`` at a time; ComponentError where one is none."""
-    who, chunks = f"the policy {spec.name}", list[Any]()
-    caller = PatientCaller(who, patience)
-    for first in range(0, len(asked), rows):
-        observations, draws, warms = map(list, zip(*asked[first : first + rows], strict=True))
-        with blaming(who):
+    """Sample chunks (B, horizon, action_dim), ``rows`` in a call; ComponentError if the policy gives anything else."""
+    name, chunks = f"the policy {spec.name}", list[Any]()
+    caller = PatientCaller(name, patience)
+    for first in range(0, len(inputs), rows):
+        observations, draws, warms = map(list, zip(*inputs[first : first + rows], strict=True))
+        with blaming(name):
             chunks += caller(sampled_chunks, spec, sample, observations, draws, warms)
             for chunk in chunks[first:]:
                 if isinstance(chunk, Exception):
@@ -135,14 +135,14 @@ def _sampled(
 
 
 def observation_at(library: Library, demo: int, step: int, cameras: tuple[str, ...]) -> Observation:
-    """What a policy that reads ``cameras`` sees at a step of a demonstration."""
+    """The observation of a policy that reads ``cameras`` at a step of a demonstration."""
     images = library.show(demo, step, cameras) if cameras else {}
     return Observation(images, library.state(demo, step), library.demos[demo].instruction)
 
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """How to check: ``states`` in all, ``draws`` at each, and settings that are ``fixed`` and not to be chosen."""
+    """How to check retrieval: with ``draws`` samples at each of ``states`` states, and with some ``fixed`` settings."""
 
     states: int = 240
     draws: int = 8
@@ -152,63 +152,63 @@ class CheckSettings:
 
 
 def check_retrieval_of(
-    policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings | None = None,
-    on_states: Callable[[int], None] = lambda _: None,
+    policy: Policy, library: Library, tasks: Sequence[TaskSpec], settings: CheckSettings | None = None,
+    on_samples: Callable[[int], None] = lambda _: None,
 ) -> RetrievalCheck:  # fmt: skip
     """Choose the noise of ``policy`` at states of ``library``, and at that noise a retrieval configuration or none."""
-    asked = asked or CheckSettings()
-    if reason := _unchecked(policy.spec, library, tasks, asked):
+    settings = settings or CheckSettings()
+    if reason := _why_no_check(policy.spec, library, tasks, settings):
         return RetrievalCheck(reason=reason)
-    samples = _Samples(policy, library, tasks, asked, on_states)
-    compare = Comparison(samples.states, asked.seed)
-    noises = ((asked.fixed["noise"],) if "noise" in asked.fixed else NOISES) if policy.spec.cools else (1.0,)
+    samples, fixed = _Samples(policy, library, tasks, settings, on_samples), settings.fixed
+    compare = Comparison(samples.states, settings.seed)
+    noises = ((fixed["noise"],) if "noise" in fixed else NOISES) if policy.spec.cools else (1.0,)
     cooled = {noise: compare.error(samples.cooled(noise)) for noise in noises}
     noise = offline.best_noise(cooled)
     tried: list[ConfigCheck] = []
-    for configs in _rounds(library, {"noise": noise, **asked.fixed}, tried) if policy.spec.warm_start else ():
+    for configs in _rounds(library, {"noise": noise, **fixed}, tried) if policy.spec.warm_start else ():
         for config in dict.fromkeys(configs):
-            if config not in [one.config for one in tried]:
+            if config not in [checked.config for checked in tried]:
                 sampled, retrieved = samples.retrieved(config)
                 control = samples.cooled(config.noise)
                 tried.append(offline.judge(compare, config, sampled, retrieved, control, samples.base))
     chosen = offline.choose_config(tried)
     return RetrievalCheck(
-        len(samples.states.demo), asked.draws, compare.error(samples.base), compare.mean_action(), cooled, noise,
-        tuple(tried), chosen, _groups(samples, tasks, tried, chosen, asked) if tried else {},
+        len(samples.states.demo), settings.draws, compare.error(samples.base), compare.mean_action(), cooled, noise,
+        tuple(tried), chosen, _check_groups(samples, tasks, tried, chosen, settings) if tried else {},
     )  # fmt: skip
 
 
-def _groups(
+def _check_groups(
     samples: _Samples, tasks: Sequence[TaskSpec], tried: Sequence[ConfigCheck], chosen: RetrievalConfig | None,
-    asked: CheckSettings,
+    settings: CheckSettings,
 ) -> dict[str, GroupCheck]:  # fmt: skip
-    """The prior of each task group, where there are several with enough demonstrations, and it is not fixed."""
+    """Check the priors in each task group with enough demonstrations; empty for one group or a fixed prior."""
     names = {task.name: task.group for task in tasks}
-    if len({*names.values()}) < 2 or "prior" in asked.fixed:
+    if len({*names.values()}) < 2 or "prior" in settings.fixed:
         return {}
-    same = chosen or offline.simplest(tried).config
-    configs = [one.config for one in tried if replace(one.config, prior=same.prior) == same]
+    best = chosen or offline.simplest(tried).config
+    configs = [checked.config for checked in tried if replace(checked.config, prior=best.prior) == best]
     groups = {}
     for name in dict.fromkeys(names.values()):
         rows = np.array([names[task] == name for task in samples.tasks])
         states = samples.states.at(rows)
         if len(np.unique(states.demo)) < LEAST_DEMOS:
             continue
-        compare, own = Comparison(states, asked.seed), []
+        compare, checks = Comparison(states, settings.seed), []
         for config in configs:
             sampled, retrieved = samples.retrieved(config)
             control = samples.cooled(config.noise)[rows]
-            own.append(offline.judge(compare, config, sampled[rows], retrieved[rows], control, samples.base[rows]))
-        groups[name] = offline.of_group(own, chosen, int(rows.sum()))
+            checks.append(offline.judge(compare, config, sampled[rows], retrieved[rows], control, samples.base[rows]))
+        groups[name] = offline.of_group(checks, chosen, int(rows.sum()))
     return groups
 
 
 def _rounds(
     library: Library, fixed: Mapping[str, Any], tried: Sequence[ConfigCheck]
 ) -> Iterator[Sequence[RetrievalConfig]]:
-    """Rules first; then variants of the best of them; last the best of all at every prior.
+    """Yield the configurations to try: all rules, then variants of the best rule, then the best of all at each prior.
 
-    A rule that is fixed stands alone.
+    With a fixed rule, only that one is tried, without variants. ``tried`` must grow between rounds.
     """
     first = {"prior": FIRST, "rerank": offline.RERANK, **fixed}
     if "rule" in fixed:
@@ -231,11 +231,11 @@ def _rounds(
         yield [replace(best, prior=prior) for prior in PRIORS]
 
 
-def _unchecked(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings) -> str:
-    """Why the check cannot be made; empty where it can."""
-    if reason := unprobed(spec, library):
+def _why_no_check(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], settings: CheckSettings) -> str:
+    """The reason why retrieval cannot be checked; empty if it can."""
+    if reason := _why_no_samples(spec, library):
         return reason
-    if not asked.states:
+    if not settings.states:
         return "no states were asked for"
     if not spec.cools and (reason := unmet(spec, ("warm start",))):
         return reason
@@ -245,28 +245,28 @@ def _unchecked(spec: PolicySpec, library: Library, tasks: Sequence[TaskSpec], as
 
 @dataclass(frozen=True)
 class _Task:
-    """The states of one task: rows (M,) among the frames of its view, and what is seen there."""
+    """The states of one task, as rows (M,) among the frames of its view, and the observations there."""
 
     name: str
     view: View
     rows: NDArray[np.int64]
-    seen: list[Observation]
+    observations: list[Observation]
 
 
 class _Samples:
-    """What a policy samples at the states of a check, each kind once. Arrays are (M, K, executed steps, action_dim)."""
+    """Samples of a policy at the states of a check, (M, K, executed steps, action_dim); each kind is sampled once."""
 
     def __init__(
-        self, policy: Policy, library: Library, tasks: Sequence[TaskSpec], asked: CheckSettings,
-        on_states: Callable[[int], None],
+        self, policy: Policy, library: Library, tasks: Sequence[TaskSpec], settings: CheckSettings,
+        on_samples: Callable[[int], None],
     ) -> None:  # fmt: skip
-        self._policy, self._library, self._draws, self._asked = policy, library, asked.draws, asked
+        self._policy, self._library, self._draws, self._settings = policy, library, settings.draws, settings
         self._looks = LookCache(policy)
-        each = max(1, asked.states // max(1, len(tasks)))
-        self._tasks = [self._task(task, each) for task in tasks]
-        self.states = self._truth()
+        per_task = max(1, settings.states // max(1, len(tasks)))
+        self._tasks = [self._task(task, per_task) for task in tasks]
+        self.states = self._demonstrated()
         self._whole: dict[Any, F32] = {}
-        self._done = on_states
+        self._on_samples = on_samples
         self.base = self._cut(self._plain(None))
 
     @property
@@ -275,7 +275,7 @@ class _Samples:
         return [task.name for task in self._tasks for _ in task.rows]
 
     def cooled(self, noise: float) -> F32:
-        """Samples from noise that is multiplied by ``noise``."""
+        """Samples from the policy's noise multiplied by ``noise``."""
         return self.base if noise == 1 else self._cut(self._plain(Warm(noise)))
 
     def retrieved(self, config: RetrievalConfig) -> tuple[F32, F32]:
@@ -302,7 +302,7 @@ class _Samples:
             self._library, int(view.frame_demo[row]), int(view.frame_step[row]), self._policy.spec.cameras
         )
 
-    def _truth(self) -> States:
+    def _demonstrated(self) -> States:
         steps, library = self._policy.spec.replan, self._library
         parts = [(t.view, int(row)) for t in self._tasks for row in t.rows]
         actions = {
@@ -317,69 +317,70 @@ class _Samples:
         )
 
     def _plain(self, warm: Warm | None) -> F32:
-        """Whole samples (M, K, horizon, action_dim), started alike everywhere."""
+        """Whole samples (M, K, horizon, action_dim) with the same warm start at all states."""
         key = None if warm is None else warm.noise
         if key not in self._whole:
             sampled = self._sample([warm] * (len(self.states.demo) * self._draws))
             self._whole[key] = sampled.reshape(len(self.states.demo), self._draws, *sampled.shape[1:])
         return self._whole[key]
 
-    def _sample(self, warms: Sequence[Warm | None], seen: Sequence[Observation] | None = None) -> F32:
-        """One sample per state and draw, states one after the other, so that a policy can share its prefix."""
-        observations = [one for one in seen or [s for t in self._tasks for s in t.seen] for _ in range(self._draws)]
+    def _sample(self, warms: Sequence[Warm | None], observations: Sequence[Observation] | None = None) -> F32:
+        """Samples (M * K, horizon, action_dim), state by state, so that a policy can share its look at one."""
+        states = observations or [observation for t in self._tasks for observation in t.observations]
         draws = [d for t in self._tasks for d in self._draws_of(t)]
-        rows = list(zip(observations, draws, warms, strict=True))
-        sampled = _sampled(self._policy.spec, self._looks.sample, self._asked.patience, rows, _ROWS)
-        self._done(len(rows))
-        return sampled
+        inputs = list(zip([o for o in states for _ in range(self._draws)], draws, warms, strict=True))
+        chunks = _sample_chunks(self._policy.spec, self._looks.sample, self._settings.patience, inputs, _ROWS)
+        self._on_samples(len(inputs))
+        return chunks
 
     def _draws_of(self, task: _Task) -> list[Draw]:
         return [
-            Draw(self._asked.seed, f"check/{task.name}", start=m, seed=k)
+            Draw(self._settings.seed, f"check/{task.name}", start=m, seed=k)
             for m in range(len(task.rows)) for k in range(self._draws)
         ]  # fmt: skip
 
     def _search(self, task: _Task, config: RetrievalConfig) -> F32:
-        """The chunks (M, K, horizon, action_dim) that are retrieved at each state, its own demonstration left out."""
+        """The chunks (M, K, horizon, action_dim) retrieved at the states of a task from other demonstrations."""
         first = sum(len(t.rows) for t in self._tasks[: self._tasks.index(task)])
-        rows, own = task.rows, self._plain(None)[first : first + len(task.rows)]
-        seen = task.seen
+        rows, predicted = task.rows, self._plain(None)[first : first + len(task.rows)]
+        observations = task.observations
         if config.onset_alignment:
             rows = np.array([self._onset(task.view, int(row), config.angle) for row in rows])
-            seen = [self._look(task.view, int(row)) for row in rows]
-            own = self._at_onsets(config.angle)[first : first + len(rows)]
+            observations = [self._look(task.view, int(row)) for row in rows]
+            predicted = self._at_onsets(config.angle)[first : first + len(rows)]
         queries = np.repeat(np.arange(len(rows)), self._draws)
         matches = task.view.retriever(config, self._policy.spec.horizon).query(
-            task.view.embeddings[rows[queries]], own.reshape(-1, *own.shape[2:]),
-            self._perceived([seen[q] for q in queries], self._draws_of(task)),
+            task.view.embeddings[rows[queries]], predicted.reshape(-1, *predicted.shape[2:]),
+            self._perceived([observations[q] for q in queries], self._draws_of(task)),
             phases=[self._phase(task.view, int(task.rows[q])) for q in queries] if config.gripper_gating else None,
             exclude=[int(task.view.frame_demo[task.rows[q]]) for q in queries],
         )  # fmt: skip
         chunks = np.stack([match.chunk for match in matches])
         return chunks.reshape(len(rows), self._draws, *chunks.shape[1:])
 
-    def _perceived(self, seen: Sequence[Observation], draws: Sequence[Draw]) -> F32:
+    def _perceived(self, observations: Sequence[Observation], draws: Sequence[Draw]) -> F32:
         if isinstance(self._policy, Perception):
-            return self._policy.perceive(seen, draws)
-        return np.stack([one.state for one in seen])
+            return self._policy.perceive(observations, draws)
+        return np.stack([observation.state for observation in observations])
 
     def _onset(self, view: View, row: int, angle: float | None) -> int:
-        """The frame at which the event began that a frame belongs to."""
+        """The row of the frame at which the event of the frame ``row`` begins."""
         demo, step = int(view.frame_demo[row]), int(view.frame_step[row])
         onset = max(event for event in (0, *events_of(self._library, demo, angle).tolist()) if event <= step)
         frames = np.flatnonzero(view.frame_demo == demo)
         return min(int(frames[onset_frames(view.frame_step[frames], np.array(onset))]), row)
 
     def _at_onsets(self, angle: float | None) -> F32:
+        """Whole samples (M, K, horizon, action_dim) at the onset of each state's event."""
         key = "onset", angle
         if key not in self._whole:
-            seen = [self._look(t.view, self._onset(t.view, int(row), angle)) for t in self._tasks for row in t.rows]
-            sampled = self._sample([None] * (len(seen) * self._draws), seen)
-            self._whole[key] = sampled.reshape(len(seen), self._draws, *sampled.shape[1:])
+            onsets = [self._look(t.view, self._onset(t.view, int(row), angle)) for t in self._tasks for row in t.rows]
+            sampled = self._sample([None] * (len(onsets) * self._draws), onsets)
+            self._whole[key] = sampled.reshape(len(onsets), self._draws, *sampled.shape[1:])
         return self._whole[key]
 
     def _phase(self, view: View, row: int) -> bool | None:
-        """Whether the gripper had last been told to open; None where it had not been told anything."""
+        """Whether the gripper's last command before a frame was to open it; None if there was no command."""
         gripper, demo, step = self._library.head.gripper_dim, int(view.frame_demo[row]), int(view.frame_step[row])
         if gripper is None or step == 0:
             return None

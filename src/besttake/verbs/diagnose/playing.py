@@ -1,4 +1,4 @@
-"""How a diagnosis plays the takes that its run does not have yet: by one engine here, or by several replicas on Ray."""
+"""Play the takes that a run does not have yet, with one engine in this process or with several replicas on Ray."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _log = logging.getLogger(__name__)
 
 
 def check_replicas(plan: Plan) -> None:
-    """Raise `MissingExtra` where a plan asks for several replicas, or for a cluster, and Ray is not installed."""
+    """Raise `MissingExtra` if a plan needs several replicas or a cluster, and Ray is not installed."""
     if (plan.on == "ray" or plan.replicas not in (AUTO, 1)) and not _has_ray():
         raise MissingExtra("ray", "ray", "a run with several replicas")
 
 
 def replica_count(plan: Plan, spec: PolicySpec) -> int:
-    """How many replicas play on this machine: as planned, else one per GPU for a policy that may need one.
+    """How many replicas play on this machine: as planned, else one per GPU for a policy that may use one.
 
-    A small policy is in every worker anyway, and one behind a server is not ours to copy. Without Ray there is one.
+    A small policy runs in every worker anyway, and one behind a server cannot be copied. Without Ray there is one.
     """
     if plan.on == "ray":  # this process only feeds and writes
         return 1
@@ -55,41 +55,41 @@ def _has_ray() -> bool:
 
 
 @dataclass(frozen=True)
-class Player:
-    """Who plays the takes of a diagnosis: the engine, or people. ``identity`` is what the run is bound to by it.
+class TakePlayerFactory:
+    """Makes the player of each policy's takes: the engine, or people.
 
-    ``loaded``: policies that are there already, by URI.
+    ``identity`` is added to that of the run. ``loaded``: policies that are loaded already, by URI.
     """
 
-    playing: Callable[..., Playing]
+    make: Callable[..., TakePlayer]
     identity: Mapping[str, Any] = field(default_factory=dict)
     loaded: Mapping[str, Policy] = field(default_factory=dict)
 
 
-class Playing:
-    """Plays takes of a policy that the run does not have yet, one environment after the other."""
+class TakePlayer:
+    """Plays the takes of a policy that the run does not have yet, one environment after the other."""
 
     def __init__(
         self, grids: list[TakeGrid], uri: str, policy: Policy, setup: Setup, store: Store, workers: WorkerPool,
-        reporter: Reporter, saw: Callable[[Row], None],
+        reporter: Reporter, on_take: Callable[[Row], None],
     ) -> None:  # fmt: skip
         self.grids, self.uri, self.policy, self.setup = grids, uri, policy, setup
         self.store, self.workers, self.reporter = store, workers, reporter
-        self._closing, self._saw = ExitStack(), saw
-        self._started: Replicas | None = None
+        self._closing, self._on_take = ExitStack(), on_take
+        self._running: Replicas | None = None
         spec = policy.spec
         library = None if setup.library is None else str(setup.library.path)
         trusted = setup.plan.trust_remote_code and not spec.small
         self._factory = PolicyFactory(uri, setup.retrieval, library, setup.plan.candidates, trusted, spec.fingerprint)
         if setup.plan.replicas == AUTO and _uses_a_gpu(spec) and len(gpus()) > 1 and not _has_ray():
             reporter.note(f"one of {len(gpus())} GPUs is used; for a replica on each: pip install 'besttake[ray]'")
-        acting = spec.small and setup.cheap
+        in_workers = spec.small and setup.cheap
         self.jobs: dict[str, list[Job]] = {}
         for grid in grids:
             env = setup.envs[grid.env]
             self.jobs[grid.env] = grid.jobs(
                 spec, env, stride=setup.plan.stride, goes_on=setup.goes_on(env),
-                factory=self._factory if acting else None,
+                factory=self._factory if in_workers else None,
             )  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -99,7 +99,7 @@ class Playing:
         self._closing.close()
 
     def __call__(self, keys: Collection[TakeKey]) -> None:
-        """Play those of ``keys`` that are missing."""
+        """Play the takes of ``keys`` that are missing."""
         missing = {*keys} - {row.key for row in self.store.rows()}
         for env, planned in self.jobs.items():
             jobs = [job for job in planned if job.key in missing]
@@ -108,7 +108,7 @@ class Playing:
                 self._play(jobs, self.setup.envs[env])
 
     def remarks(self) -> list[str]:
-        """What the result should say of how the takes were played."""
+        """Remarks for the result on how the takes were played."""
         return []
 
     def _play(self, jobs: list[Job], env: EnvSpec) -> None:
@@ -116,7 +116,7 @@ class Playing:
         with reporter.stage(f"takes {self.grids[0].policy[-24:]}", len(jobs), "takes", plays=True) as stage:
 
             def finished(row: Row) -> None:
-                self._saw(row)
+                self._on_take(row)
                 stage.advance()
                 if row.error:
                     _log.info("%s start %s seed %s failed: %s", row.key.task, row.key.start, row.key.seed, row.error)
@@ -150,25 +150,25 @@ class Playing:
         return takes_per_worker(self.setup.plan.batch, workers, self.policy.spec.width, env.at_once, acting=acting)
 
     def _replicas(self) -> Replicas:
-        """The replicas, started by the first call: on the cluster, or by Ray on this machine."""
-        if self._started is not None:
-            return self._started
+        """The replicas, on the cluster or on this machine; the first call starts them."""
+        if self._running is not None:
+            return self._running
         plan, spec, share = self.setup.plan, self.policy.spec, self.setup.plan.gpus_per_replica
         replicas, workers = (None if count == AUTO else int(count) for count in (plan.replicas, plan.workers))
-        own_cores = None
+        local_cores = None
         if plan.on == "local":
             replicas = replica_count(plan, spec)
-            own_cores = max(cores(), replicas * (workers or 1))
-            if share is None and (here := len(gpus())):
-                share = 1 / -(-replicas // here)
+            local_cores = max(cores(), replicas * (workers or 1))
+            if share is None and (local_gpus := len(gpus())):
+                share = 1 / -(-replicas // local_gpus)
         if spec.small and plan.gpus_per_replica is None:
             share = 0.0
         modules = own_modules([self.uri, *plan.env, *plan.arms, plan.encoder or ""])
-        cluster = self._closing.enter_context(closing(Cluster(modules, own_cores)))
+        cluster = self._closing.enter_context(closing(Cluster(modules, local_cores)))
         layout = cluster.layout(replicas, workers, share)
         if layout.room < layout.replicas:
-            few = f"the Ray cluster has room for {layout.room} of {layout.replicas} replicas"
-            self.reporter.note(f"{few}; the others start as nodes join it")
+            room = f"the Ray cluster has room for {layout.room} of {layout.replicas} replicas"
+            self.reporter.note(f"{room}; the others start as nodes join it")
         started = Replicas(cluster, layout.replicas, layout.workers, layout.gpus, plan.patience, self.reporter.note)
-        self._started = self._closing.enter_context(started)
-        return self._started
+        self._running = self._closing.enter_context(started)
+        return self._running

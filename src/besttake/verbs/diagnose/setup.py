@@ -1,8 +1,8 @@
-"""What a plan names, made ready: environments, policies, library, encoder and retrieval settings.
+"""Set up what a plan names: environments, policies, library, encoder and retrieval settings.
 
-What is wrong with a plan is found before the first take, most of it here. The user's own policy and env are also
-rehearsed (`rehearse`, called by `policies`): takes can be repeated only if the env resets exactly and the policy takes
-its noise from the draw, and neither shows in a result.
+Mistakes in a plan are reported before the first take, and most of them are found here. The user's own policy and env
+are also rehearsed (`rehearse`, called by `policies`): takes can be repeated only if the env resets exactly and the
+policy takes its noise from the draw, and no result would show that they do not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from besttake.policies.base import Policy
 from besttake.progress import Reporter
 from besttake.registry import Uri
 from besttake.scorers.base import Scorer, ScorerSpec
-from besttake.scorers.score_run import Context, make_scorers, named_scorers
+from besttake.scorers.score_run import Context, all_scorers, make_scorers
 from besttake.takes.draws import Draw
 from besttake.takes.jobs import TakeGrid
 from besttake.takes.manifest import Extent, Manifest
@@ -47,19 +47,19 @@ from besttake.types import F32, Array, EnvSpec, Observation, Start
 
 _NOT_REHEARSED = ("python", "vla-eval")
 """Envs that are not rehearsed: one may be a robot whose scene a person sets up, the other takes minutes to build."""
-_OF_OTHERS = ("gym", "hub")
+_FOREIGN = ("gym", "hub")
 _STEPS = 5
 _CLOSE, _LEVELS = 1e-4, 8
-"""How far numbers and grey levels may be apart: a GPU does not add in the same order twice. Noise is far larger."""
+"""Tolerances of numbers and grey levels: a GPU adds in another order each time. Noise is far larger."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A plan and what it names. ``notes`` are remarks for the user; without demonstrations there is no ``library``.
+    """A plan and the components that it names. ``library`` is None without demonstrations.
 
-    ``retrieval`` is that of the plan, until `choice` has chosen that of a policy. The first of
-    ``scorers`` picks; takes are scored by all of ``panel``.
+    ``retrieval`` has the plan's settings, until `choice` has chosen those of a policy. The first of ``scorers`` picks
+    the take to keep; takes are scored by all of ``panel``. ``notes`` are remarks for the user.
     """
 
     plan: Plan
@@ -82,7 +82,7 @@ class Setup:
 
 
 def open_envs(plan: Plan) -> dict[str, EnvSpec]:
-    """The specs of a plan's environments by URI; PlanError when they lack a planned task."""
+    """Open a plan's environments for their specs, by URI; PlanError if none has a planned task."""
     envs = {uri: spec_of(uri, trust_remote_code=plan.trust_remote_code) for uri in plan.env}
     known = [task.name for env in envs.values() for task in env.tasks]
     for name in plan.task:
@@ -92,7 +92,7 @@ def open_envs(plan: Plan) -> dict[str, EnvSpec]:
 
 
 def planned_starts(plan: Plan, envs: Mapping[str, EnvSpec]) -> list[Unit]:
-    """All starts of a plan: (env, task, start)."""
+    """All starts of a plan, as (env, task, start)."""
     return [
         (uri, task.name, start)
         for uri, env in envs.items()
@@ -102,7 +102,7 @@ def planned_starts(plan: Plan, envs: Mapping[str, EnvSpec]) -> list[Unit]:
 
 
 def grids_of(plan: Plan, envs: Mapping[str, EnvSpec], policy: str, arms: tuple[str, ...], seeds: int) -> list[TakeGrid]:
-    """The planned takes of a policy in these arms, a grid per environment."""
+    """The planned takes of a policy in ``arms``, one grid per environment."""
     return [
         TakeGrid(policy, uri, plan.chosen_tasks(env), plan.chosen_starts(plan.offered(env), uri), arms, seeds)
         for uri, env in envs.items()
@@ -120,31 +120,31 @@ def check_starts_and_demos(plan: Plan, envs: Mapping[str, EnvSpec]) -> None:
 def set_up(
     plan: Plan, envs: Mapping[str, EnvSpec], reporter: Reporter, each: Callable[..., Iterable[Any]] = map
 ) -> Setup:
-    """Open or build the library that a plan names, and check that it suits the environments.
+    """Make a plan's scorers, open or build its library, and check that they suit the environments.
 
-    ``each`` is a `map`, by which demonstrations are made ready.
+    ``each`` is `map` or that of a pool, by which demonstrations are processed.
     """
-    made = make_scorers(named_scorers(plan.scorer))
-    scorers = tuple(made[uri].spec for uri in plan.scorer)
+    by_uri = make_scorers(all_scorers(plan.scorer))
+    scorers = tuple(by_uri[uri].spec for uri in plan.scorer)
     check_not_trained_on(scorers, planned_starts(plan, envs))
     library = library_for(plan, envs, reporter, each)
     if library is None:
         config = _retrieval(plan, envs, None)
-        panel = tuple(made[uri] for uri in named_scorers(plan.scorer, demos=False))
+        panel = tuple(by_uri[uri] for uri in all_scorers(plan.scorer, demos=False))
         return Setup(plan, envs, None, None, config, scorers, (), panel)
     notes, retrieval = match_tasks(plan, envs, library), _retrieval(plan, envs, library)
     encoder = cached(library.encoder(), plan.patience)
     notes = [*(f"demonstrations: {note}" for note in library.head.notes), *notes]
     _log.info("library %s: %d demonstrations, encoder %s", library.path, len(library.demos), encoder.spec.name)
-    return Setup(plan, envs, library, encoder, retrieval, scorers, tuple(notes), (*made.values(),))
+    return Setup(plan, envs, library, encoder, retrieval, scorers, tuple(notes), (*by_uri.values(),))
 
 
 WITHOUT_DEMOS = ("smoothness",)
-"""The scorer of a plan that has no demonstrations."""
+"""The default scorer of a plan without demonstrations."""
 
 
 def with_defaults(plan: Plan) -> Plan:
-    """The plan; one without demonstrations runs those default arms and scorers that need none."""
+    """The plan, in which arms and scorer default to those that need no demonstrations if there are none."""
     if plan.demos is not None or _on_testbed(plan.env):
         return plan
     arms = tuple(uri for uri, spec in specs_of(plan.arms).items() if not spec.library)
@@ -153,7 +153,7 @@ def with_defaults(plan: Plan) -> Plan:
 
 
 def load_policy(plan: Plan, uri: str) -> Policy:
-    """The policy ``uri``, which may run code that comes with its checkpoint if the plan says so."""
+    """Load the policy ``uri``. It may run code that comes with its checkpoint if the plan allows this."""
     _log.info("loading policy %s", uri)
     return registry.policy(uri, trust_remote_code=plan.trust_remote_code)
 
@@ -161,12 +161,12 @@ def load_policy(plan: Plan, uri: str) -> Policy:
 def library_for(
     plan: Plan, envs: Mapping[str, EnvSpec], reporter: Reporter, each: Callable[..., Iterable[Any]] = map
 ) -> Library | None:
-    """The library that a plan names: a directory, or demonstrations to build one from (once, cached).
+    """Open the library that a plan names, or build it from demonstrations, unless the cache has it.
 
-    A plan that names none has one only on the testbed, which brings its own demonstrations.
+    None if the plan names no demonstrations, except on the testbed, which has its own.
     """
-    named = "testbed" if plan.demos is None and _on_testbed(envs) else plan.demos
-    if named is None:
+    demos = "testbed" if plan.demos is None and _on_testbed(envs) else plan.demos
+    if demos is None:
         return None
     with reporter.stage("library", -1, "frames") as stage:
         options = Options(
@@ -174,7 +174,7 @@ def library_for(
             gripper_threshold=plan.gripper_threshold, gripper_open=plan.gripper_open, gripper_as=gripper_of(envs),
             angle=plan.event_angle, turns=plan.event_turns,
         )  # fmt: skip
-        return open_or_build(named, plan.encoder, options, BuildHooks(each, stage.reach, plan.patience))
+        return open_or_build(demos, plan.encoder, options, BuildHooks(each, stage.reach, plan.patience))
 
 
 def _on_testbed(envs: Iterable[str]) -> bool:
@@ -182,28 +182,26 @@ def _on_testbed(envs: Iterable[str]) -> bool:
 
 
 def gripper_of(envs: Mapping[str, EnvSpec]) -> tuple[float, float] | None:
-    """The commands that open and close the gripper in all ``envs``; None where they have none, or not the same."""
+    """The commands that open and close the gripper in all ``envs``; None if these have no gripper or differ."""
     signs = {env.gripper_open for env in envs.values() if env.gripper_dim is not None}
     return (float(sign), float(-sign)) if len(signs) == 1 and (sign := signs.pop()) else None
 
 
 def match_tasks(plan: Plan, envs: Mapping[str, EnvSpec], library: Library) -> list[str]:
-    """LibraryError when it lacks demonstrations of a planned task; else remarks on how tasks were matched."""
+    """Remarks on how demonstrations match the planned tasks; LibraryError if a task has none."""
     return check_tasks(library, [task for env in envs.values() for task in plan.chosen_tasks(env)])
 
 
-def encoder_without_demos(named: str | registry.FromFile | None, patience: float | None = None) -> Encoder:
-    """The encoder of frames where there are no demonstrations that one could be fitted to: ``named``, else ``hog``."""
-    encoder = registry.encoder(named or "hog")
+def encoder_without_demos(uri: str | registry.FromFile | None, patience: float | None = None) -> Encoder:
+    """The encoder ``uri`` (default ``hog``) for a run without demonstrations; PlanError if it is fitted to some."""
+    encoder = registry.encoder(uri or "hog")
     if isinstance(encoder, Fitted):
-        raise PlanError(
-            f"`encoder` {named}: it is fitted to demonstrations, and there are none; name another, e.g. hog"
-        )
+        raise PlanError(f"`encoder` {uri}: it is fitted to demonstrations, and there are none; name another, e.g. hog")
     return cached(encoder, patience)
 
 
 def context_of(envs: Iterable[EnvSpec]) -> Context:
-    """What scorers are told of the tasks."""
+    """The instructions and score cameras of all tasks, for scorers."""
     tasks = [(task, env) for env in envs for task in env.tasks]
     return Context(
         {task.name: task.instruction for task, _ in tasks}, {task.name: env.score_camera for task, env in tasks}
@@ -211,25 +209,25 @@ def context_of(envs: Iterable[EnvSpec]) -> Context:
 
 
 def scorer_notes(scorer: ScorerSpec) -> list[str]:
-    """What a user should know of a scorer."""
+    """What a user should know about a scorer."""
     return [*scorer.notes, *([length_note(scorer.name)] if scorer.length else [])]
 
 
 def length_note(scorer: str) -> str:
-    """The remark on a scorer whose score depends on frames after its window."""
+    """The remark on a scorer whose score depends on what follows its window."""
     return f"the scorer {scorer} reads a take's length, which can give the outcome away"
 
 
 def check_not_trained_on(scorers: Iterable[ScorerSpec], starts: Collection[Unit]) -> None:
-    """PlanError when a scorer would be judged on one of ``starts`` that it has learned from.
+    """PlanError if a scorer would be judged on one of ``starts`` that it was trained on.
 
-    An env is known by its name without options: another size of its pictures does not make a start another one.
+    Options of an env do not count: with pictures of another size, a start is still the same.
     """
     planned = {(env.partition("?")[0], task, start) for env, task, start in starts}
     for spec in scorers:
-        both = sorted(unit for unit in spec.trained_on if (unit[0].partition("?")[0], *unit[1:]) in planned)
-        if both:
-            env, task, start = both[0]
+        shared = sorted(unit for unit in spec.trained_on if (unit[0].partition("?")[0], *unit[1:]) in planned)
+        if shared:
+            env, task, start = shared[0]
             raise PlanError(
                 f"scorer {spec.name} was trained on start {start} of {task} in {env}; judge it on other `starts`"
             )
@@ -239,15 +237,15 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
     """The retrieval settings of the plan, checked against library and environments."""
     config = RetrievalConfig.from_dict(plan.retrieval.given())
     if library is not None and plan.retrieval.rule is None and not library.has_events:
-        config = replace(config, rule="frame")  # the one rule that matches no events, and nobody named another
+        config = replace(config, rule="frame")  # the only rule that needs no events
     specs = specs_of(plan.arms)
     needs = [uri for uri, spec in specs.items() if spec.library]
-    # An arm that names its settings and not `retrieval` among them compares chunks, and searches no states or events.
+    # An arm whose settings do not include `retrieval` compares chunks, and searches neither states nor events.
     retrieves = any(spec.library and (not spec.settings or "retrieval" in spec.settings) for spec in specs.values())
     if library is None:
         if needs:
-            names = ", ".join(needs)
-            raise PlanError(f"the arms {names} need demonstrations: name them with `demos`, or choose other `arms`")
+            arms = ", ".join(needs)
+            raise PlanError(f"the arms {arms} need demonstrations: name them with `demos`, or choose other `arms`")
         return config
     for env in envs.values():
         check_camera(library, env)
@@ -262,14 +260,14 @@ def _retrieval(plan: Plan, envs: Mapping[str, EnvSpec], library: Library | None)
 
 
 def spec_of(uri: str | registry.FromFile, *, trust_remote_code: bool = False) -> EnvSpec:
-    """The spec of an environment, which is made for it and closed again."""
+    """Open an environment, return its spec, and close it again."""
     with registry.opened_env(uri, trust_remote_code=trust_remote_code) as env:
         _log.info("environment %s: %d tasks, %d starts each", uri, len(env.spec.tasks), len(env.spec.starts))
         return env.spec
 
 
 def manifest_of(setup: Setup, command: str) -> Manifest:
-    """What ``run.json`` says: identity (may not change when a run goes on) and extent (may only grow)."""
+    """The manifest of a run, with its identity (may not change when the run continues) and extent (may only grow)."""
     plan, library = setup.plan, setup.library
     identity: dict[str, Any] = {
         "seed": plan.seed,
@@ -277,9 +275,9 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
         "until": plan.until and hashlib.sha256(json.dumps(order_of(setup)).encode()).hexdigest()[:16],
         **{f"env {uri}": [env.fingerprint, setup.goes_on(env)] for uri, env in setup.envs.items()},
     }
-    if plan.until is not None:  # the takes follow from these, so with another value the answers so far would not hold
-        kept = None if plan.n == plan.seeds else plan.n
-        identity |= {"seeds": plan.seeds, "best_of": kept, "worth": plan.worth}
+    if plan.until is not None:  # the choice of takes depends on these
+        best_of = None if plan.n == plan.seeds else plan.n
+        identity |= {"seeds": plan.seeds, "best_of": best_of, "worth": plan.worth}
         identity |= {"scorer": plan.scorer[0], "window": plan.window}
     fingerprint = None if library is None else library.fingerprint
     identity |= arms_identity(specs_of(plan.arms), setup.retrieval, plan.candidates, fingerprint)
@@ -295,37 +293,37 @@ def manifest_of(setup: Setup, command: str) -> Manifest:
 
 
 def order_of(setup: Setup) -> list[Unit]:
-    """All starts of the plan, in random order across tasks."""
+    """All starts of the plan, in an order that is random across tasks."""
     return random_order(planned_starts(setup.plan, setup.envs), setup.plan.seed)
 
 
 def versions() -> dict[str, str]:
-    """The versions that numbers may depend on."""
+    """The versions of software on which numbers may depend."""
     libraries = ("numpy", "scipy", "mujoco", "torch", "lerobot", "hf-libero", "mani-skill")
-    here = {"python": platform.python_version(), "machine": platform.machine()}
-    return here | {name: number for name in libraries if (number := version(name, ""))}
+    system = {"python": platform.python_version(), "machine": platform.machine()}
+    return system | {name: number for name in libraries if (number := version(name, ""))}
 
 
-def rehearsed(policy_uri: str, env_uri: str) -> bool:
-    """Whether this pair is worth a rehearsal: one of the two is the user's own, and the env may be played."""
+def needs_rehearsal(policy_uri: str, env_uri: str) -> bool:
+    """Whether to rehearse a pair: the policy or the env is the user's own, and the env can be played at once."""
     policy, env = Uri.parse(policy_uri).scheme, Uri.parse(env_uri).scheme
-    return env in _OF_OTHERS or (policy == "python" and env not in _NOT_REHEARSED)
+    return env in _FOREIGN or (policy == "python" and env not in _NOT_REHEARSED)
 
 
 def rehearse(policy: Policy, policy_uri: str, env_uri: str, patience: float | None = None) -> float:
-    """ComponentError when ``policy`` or the env does not repeat; else the seconds that drawing a picture takes."""
+    """Return the seconds that rendering a picture takes; ComponentError if ``policy`` or the env does not repeat."""
     with registry.opened_env(env_uri) as env:
         if not getattr(env, "repeats", True):  # perhaps a robot whose scene a person sets up
             return 0.0
         spec = env.spec
         start, cameras = Start(spec.tasks[0].name, spec.starts[0]), {*policy.spec.cameras, spec.score_camera}
-        before = _reset(env, start, sorted(cameras))
+        observation = _reset(env, start, sorted(cameras))
         caller = PatientCaller(f"the policy {policy_uri}", patience)
         with blaming(policy_uri):
             if Uri.parse(policy_uri).scheme == "python":
-                caller(_check_policy, policy, policy_uri, before)
-            chunk = caller(policy.sample, [before], [_draw(0)])[0]
-        if Uri.parse(env_uri).scheme in _OF_OTHERS:
+                caller(_check_policy, policy, policy_uri, observation)
+            chunk = caller(policy.sample, [observation], [_draw(0)])[0]
+        if Uri.parse(env_uri).scheme in _FOREIGN:
             _check_env(env, start, chunk[: min(policy.spec.replan, _STEPS)])
         began = time.perf_counter()
         env.observe((spec.score_camera,))
@@ -341,53 +339,55 @@ def _reset(env: Env, start: Start, cameras: Iterable[str]) -> Observation:
     return env.observe(tuple(cameras))
 
 
-def _check_policy(policy: Policy, uri: str, seen: Observation) -> None:
-    """Same observation and draw, same chunk; of a deterministic policy also with another draw."""
+def _check_policy(policy: Policy, uri: str, observation: Observation) -> None:
+    """ComponentError unless the same observation gives the same chunk with the same draw, or with any if `spec.kind`
+    is deterministic."""
     spec = policy.spec
     if not spec.seeded:
         return
-    first, again, other = (policy.sample([seen], [_draw(seed)])[0] for seed in (0, 0, 1))
+    first, again, other = (policy.sample([observation], [_draw(seed)])[0] for seed in (0, 0, 1))
     if _difference(first, again) > _CLOSE:
         raise ComponentError(
             f"{uri} gave two different chunks for the same observation and the same draw, so its takes could be"
             " neither repeated nor paired. Take all noise from the draw (draw.normal(shape), draw.generator(), or"
-            " torch.Generator().manual_seed(draw.integer())), and keep nothing from one call to the next. If its"
-            " noise is out of your hands, say seeded=False in its spec"
+            " torch.Generator().manual_seed(draw.integer())), and keep nothing from one call to the next. If you"
+            " cannot control its noise, set seeded=False in its spec"
         )
     if spec.kind == "deterministic" and _difference(first, other) > _CLOSE:
         raise ComponentError(f"{uri} calls itself deterministic, but its chunk changes with the draw")
 
 
 def _check_env(env: Env, start: Start, actions: F32) -> None:
-    """Same start and actions, same states and pictures."""
-    name, first = env.spec.name, _played(env, start, actions)
-    again = _played(env, start, actions)
-    mend = (
+    """ComponentError unless the same start and actions give the same states and pictures."""
+    name, first = env.spec.name, _play_actions(env, start, actions)
+    again = _play_actions(env, start, actions)
+    hint = (
         "if the env is yours, draw everything random from self.np_random, after super().reset(seed=seed); if it is not,"
-        " rebuild=true in its URI may mend it; repeats=false accepts it as it is"
+        " rebuild=true in its URI may help; repeats=false accepts it as it is"
     )
-    for step, (one, two) in enumerate(zip(first, again, strict=False)):
-        for what, least, a, b in zip(("state", "picture"), (_CLOSE, _LEVELS), one, two, strict=True):
-            if _difference(a, b) > least:
+    for step, (old, new) in enumerate(zip(first, again, strict=False)):
+        for part, tolerance, a, b in zip(("state", "picture"), (_CLOSE, _LEVELS), old, new, strict=True):
+            if _difference(a, b) > tolerance:
                 when = f"at step {step} of the same actions" if step else f"after reset(seed={start.index})"
                 raise ComponentError(
-                    f"{name}: {when} the {what} is not the same twice, so starts are not fixed; {mend}"
+                    f"{name}: {when} the {part} is not the same twice, so starts are not fixed; {hint}"
                 )
 
 
-def _played(env: Env, start: Start, actions: F32) -> list[tuple[Array, Array]]:
+def _play_actions(env: Env, start: Start, actions: F32) -> list[tuple[Array, Array]]:
+    """The states and pictures from ``start`` on, until the actions or the episode end."""
     camera = env.spec.score_camera
-    seen = [_reset(env, start, (camera,))]
+    observations = [_reset(env, start, (camera,))]
     for action in actions:
-        over = env.step(action)
-        seen.append(env.observe((camera,)))
-        if over.done:
+        step = env.step(action)
+        observations.append(env.observe((camera,)))
+        if step.done:
             break
-    return [(each.state, each.images[camera]) for each in seen]
+    return [(observation.state, observation.images[camera]) for observation in observations]
 
 
 def _difference(a: Array, b: Array) -> float:
-    """The largest difference, relative to the size of the numbers where they are large."""
+    """The largest difference, relative to ``a`` where its numbers exceed 1; infinite if the shapes differ."""
     if a.shape != b.shape:
         return float("inf")
     size = 1 if a.dtype == np.uint8 else np.maximum(1, np.abs(a))

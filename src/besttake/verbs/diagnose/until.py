@@ -1,7 +1,7 @@
-"""A run until decided: rounds of starts in random order, a look after each, settled arms and cells dropped.
+"""Run until decided: play rounds of starts in random order, and after each round drop settled arms and cells.
 
-What comes next is worked out from the takes so far and from nothing that was stored, so a run that was killed goes on
-with the same takes and comes to the same decision.
+The next round depends only on the takes so far, so a run that was killed continues with the same takes and comes to the
+same decision.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import numpy as np
 
 from besttake.arms import BASE, SHUFFLED
 from besttake.config import Plan
-from besttake.measure.arrays import CellData, Settings, Stop, leading, merge_cells
+from besttake.measure.arrays import CellData, Settings, Stop, merge_cells, truncate
 from besttake.measure.looks import Unit, cell_name
-from besttake.measure.until import CellName, Rounds, Stopped, Watch, begin_with
+from besttake.measure.until import CellName, CellTracks, Rounds, StopReason, first_arms
 from besttake.takes.key import TakeKey
 
 _log = logging.getLogger(__name__)
 PER_CELL = 1500
-"""Takes per policy and cell unless the plan has a budget."""
-Open = Mapping[str, frozenset[str]]
+"""The default budget of takes per policy and cell."""
+OpenParts = Mapping[str, frozenset[str]]
 """The open parts of a verdict, with the arms that each needs."""
 
 
 @dataclass(frozen=True)
-class Course:
-    """What a policy is run on: its starts in ``order``, the cell of each, its arms, and how to measure.
+class PolicyRun:
+    """A policy in a run until decided: its starts in ``order``, the cell of each, its arms and the settings.
 
-    ``play`` makes those of the takes that are missing, ``observe`` gives the cells with the takes of all keys so far.
+    ``play`` plays the takes that are missing, ``observe`` returns the cells with all takes that are planned so far.
     """
 
     policy: str
@@ -43,69 +43,69 @@ class Course:
 
 
 def budget_of(plan: Plan, cells: int) -> int:
-    """The most takes of a run until decided, whose env has so many ``cells`` for each policy."""
+    """The most takes of a run until decided with ``cells`` cells per policy."""
     return plan.budget or PER_CELL * cells * len(plan.policy)
 
 
-def play_until_decided(course: Course, budget: int) -> tuple[list[TakeKey], dict[str, Stop]]:
-    """Run a policy until all its cells, and the policy as a whole, are decided, or ``budget`` takes are spent.
+def play_until_decided(run: PolicyRun, budget: int) -> tuple[list[TakeKey], dict[str, Stop]]:
+    """Play until all cells of a policy, and the policy as a whole, are decided, or ``budget`` takes are spent.
 
-    Returns the takes that it was asked for, and why each of its cells was stopped, by `looks.cell_name`.
+    Returns the takes of all rounds, and why each cell was stopped, by `looks.cell_name`.
     """
-    cells = list(dict.fromkeys(course.cell_of.values()))
-    rounds = Rounds(course.order, course.cell_of, course.settings.seeds, budget, {})
-    needed, planned = dict.fromkeys(cells, begin_with(course.arms)), list[TakeKey]()
-    left: dict[str, Open] = {}
+    cells = list(dict.fromkeys(run.cell_of.values()))
+    rounds = Rounds(run.order, run.cell_of, run.settings.seeds, budget, {})
+    needed, planned = dict.fromkeys(cells, first_arms(run.arms)), list[TakeKey]()
+    open_parts: dict[str, OpenParts] = {}
     while chosen := rounds.next(needed):
         new = [
-            TakeKey(course.policy, *unit, arm, seed)
-            for unit, arms in chosen for arm in course.arms if arm in arms for seed in range(course.settings.seeds)
+            TakeKey(run.policy, *unit, arm, seed)
+            for unit, arms in chosen for arm in run.arms if arm in arms for seed in range(run.settings.seeds)
         ]  # fmt: skip
         planned += new
-        course.play(new)
-        seen = course.observe(planned)
-        needed, left = _needs(course, seen, planned)
-        _log.info("%s: %d takes, %d cells open", course.policy, len(planned), sum(map(bool, needed.values())))
-    return planned, _stops(course, cells, left, rounds)
+        run.play(new)
+        needed, open_parts = _needs(run, run.observe(planned), planned)
+        _log.info("%s: %d takes, %d cells open", run.policy, len(planned), sum(map(bool, needed.values())))
+    return planned, _stops(run, cells, open_parts, rounds)
 
 
 def _needs(
-    course: Course, seen: Sequence[CellData], planned: Collection[TakeKey]
-) -> tuple[dict[CellName, frozenset[str]], dict[str, Open]]:
-    """The arms that each cell needs, by itself or for the policy as a whole; and the parts that are open, by cell."""
-    places, every = course.settings.places or {}, set(planned)
-    own = {(data.env, data.group): _open(course, data) for data in seen}
-    whole = next(iter(own.values()))
-    if len(own) > 1:
+    run: PolicyRun, cells: Sequence[CellData], planned: Collection[TakeKey]
+) -> tuple[dict[CellName, frozenset[str]], dict[str, OpenParts]]:
+    """The arms that each cell needs, for itself or for the policy as a whole; and the open parts of each cell name."""
+    by_cell = {(data.env, data.group): _open_parts(run, data) for data in cells}
+    whole = next(iter(by_cell.values()))
+    if len(by_cell) > 1:
+        merged = truncate(merge_cells(run.policy, cells), set(planned), run.settings.places or {})
         # `shuffled` is run only in cells that retrieve, so it says nothing about all of them.
-        run = [arm for arm in course.arms if arm != SHUFFLED]
-        whole = _open(replace(course, arms=run), leading(merge_cells(course.policy, seen), every, places))
+        whole = _open_parts(replace(run, arms=[arm for arm in run.arms if arm != SHUFFLED]), merged)
     shared = frozenset[str]().union(*whole.values())
-    needed = {cell: shared.union(*parts.values()) for cell, parts in own.items()}
-    left = {cell_name(course.policy, *cell): parts for cell, parts in own.items()}
-    return needed, {**left, cell_name(course.policy, "", "*"): whole}
+    needed = {cell: shared.union(*parts.values()) for cell, parts in by_cell.items()}
+    by_name = {cell_name(run.policy, *cell): parts for cell, parts in by_cell.items()}
+    return needed, {**by_name, cell_name(run.policy, "", "*"): whole}
 
 
-def _open(course: Course, data: CellData) -> Open:
-    """The open parts of a cell that are asked for, with the arms that they need: none where no take can settle one."""
-    places = course.settings.places or {}
+def _open_parts(run: PolicyRun, data: CellData) -> OpenParts:
+    """The open parts of a cell's verdict, with the arms that each needs: none if no further take can settle it."""
+    places = run.settings.places or {}
     order = np.array(sorted(range(len(data.units)), key=lambda i: places[data.units[i]]), dtype=np.int64)
     arms = {name: arm.scored_by(data.score_name) for name, arm in data.arms.items() if arm.takes}
     if BASE not in arms:
-        return {"takes": frozenset(course.arms)}
-    watch = Watch.of(
-        arms, order, course.settings.n, course.settings.worth, deterministic=data.deterministic,
+        return {"takes": frozenset(run.arms)}
+    cell = CellTracks.of(
+        arms, order, run.settings.n, run.settings.worth, deterministic=data.deterministic,
         leak_free=data.windows[0] != "episode",
     )  # fmt: skip
-    return watch.open_parts(dict.fromkeys(arms, len(order)), course.arms)
+    return cell.open_parts(dict.fromkeys(arms, len(order)), run.arms)
 
 
-def _stops(course: Course, cells: Sequence[CellName], left: Mapping[str, Open], rounds: Rounds) -> dict[str, Stop]:
+def _stops(
+    run: PolicyRun, cells: Sequence[CellName], open_parts: Mapping[str, OpenParts], rounds: Rounds
+) -> dict[str, Stop]:
     stops = {}
     for cell in (*cells, ("", "*")):
-        name = cell_name(course.policy, *cell)
-        unsettled = left.get(name, {"takes": frozenset(course.arms)})
-        reason: Stopped = "decided"
+        name = cell_name(run.policy, *cell)
+        unsettled = open_parts.get(name, {"takes": frozenset(run.arms)})
+        reason: StopReason = "decided"
         if unsettled:
             more = any(map(rounds.has_starts, cells)) if cell[1] == "*" else rounds.has_starts(cell)
             reason = "budget" if more else "starts"
