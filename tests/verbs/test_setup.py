@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,10 @@ import pytest
 from besttake.config import Plan, load_plan
 from besttake.demos.resolve import open_or_build
 from besttake.errors import LibraryError
+from besttake.policies.base import Policy
 from besttake.types import EnvSpec, TaskSpec
-from besttake.verbs.diagnose import diagnosis
-from besttake.verbs.diagnose.setup import _retrieval
+from besttake.verbs.diagnose import diagnosis, policies
+from besttake.verbs.diagnose.setup import _retrieval, load_policy
 
 SLIDES = '''
 import numpy as np
@@ -58,3 +61,20 @@ def test_demonstrations_that_do_not_exist_are_reported_before_a_policy_is_loaded
     plan = Plan(policy="testbed:half", env="testbed:pick", demos="data/tpyo", starts=2)
     with pytest.raises(LibraryError, match="data/tpyo is neither a library"):
         diagnosis.diagnose(plan, tmp_path / "run")
+
+
+def test_of_several_policies_only_one_is_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[weakref.ref[Policy]] = []
+
+    def load(plan: Plan, uri: str) -> Policy:
+        gc.collect()
+        assert [policy() for policy in held if policy() is not None] == []
+        policy = load_policy(plan, uri)
+        held.append(weakref.ref(policy))
+        return policy
+
+    for module in (diagnosis, policies):
+        monkeypatch.setattr(module, "load_policy", load)
+    plan = {"policy": ["testbed:half", "testbed:few", "testbed:mid"], "env": "testbed:pick", "starts": 1, "seeds": 1}
+    diagnosis.diagnose(load_plan(None, plan | {"arms": "base,cooled", "demos_per_task": 2}), tmp_path / "run")
+    assert len(held) == 6, "each is loaded to be checked, and again to be played"

@@ -160,25 +160,29 @@ def _settings(setup: Setup) -> Settings:
     )  # fmt: skip
 
 
-def _check_policies(setup: Setup, loaded: Mapping[str, Policy], store: Store, reporter: Reporter) -> None:
+def _check_policies(setup: Setup, loaded: dict[str, Policy], store: Store, reporter: Reporter) -> None:
     """Raise ComponentError if any policy does not fit an env or does not repeat, before the first take of the run.
 
-    A policy that has takes in the run was checked when they were played, and is not loaded for this.
+    A policy that has takes in the run was checked when they were played, and is not loaded for this. Where several are
+    checked, each is dropped before the next one is loaded.
     """
-    checked = {row.key.policy for row in store.rows()}
-    for uri, name in setup.plan.names.items():
-        if uri in loaded or name not in checked:
-            policy = loaded.get(uri) or load_policy(setup.plan, uri)
-            for env_uri, env in setup.envs.items():
-                check_compatible(replace(policy.spec, name=name), env)
-                if name not in checked and needs_rehearsal(uri, env_uri):
-                    seconds = rehearse(policy, uri, env_uri, setup.plan.patience)
-                    per_take = seconds * max(task.horizon for task in env.tasks) / setup.plan.stride
-                    if per_take > _SLOW:
-                        reporter.note(
-                            f"{env_uri}: a picture takes {seconds:.1f} s to draw, and those of a take {per_take:.0f} s;"
-                            f" score fewer with --stride {setup.plan.stride * ceil(per_take / _BEARABLE)}"
-                        )
+    rehearsed = {row.key.policy for row in store.rows()}
+    names = {uri: name for uri, name in setup.plan.names.items() if uri in loaded or name not in rehearsed}
+    for uri, name in names.items():
+        policy = loaded.get(uri) or load_policy(setup.plan, uri)
+        for env_uri, env in setup.envs.items():
+            check_compatible(replace(policy.spec, name=name), env)
+            if name not in rehearsed and needs_rehearsal(uri, env_uri):
+                seconds = rehearse(policy, uri, env_uri, setup.plan.patience)
+                per_take = seconds * max(task.horizon for task in env.tasks) / setup.plan.stride
+                if per_take > _SLOW:
+                    reporter.note(
+                        f"{env_uri}: a picture takes {seconds:.1f} s to draw, and those of a take {per_take:.0f} s;"
+                        f" score fewer with --stride {setup.plan.stride * ceil(per_take / _BEARABLE)}"
+                    )
+        if len(names) > 1:
+            loaded.pop(uri, None)
+        del policy
 
 
 def _choose(name: str, policy: Policy, setup: Setup, invocation: Invocation) -> Choice:
