@@ -15,7 +15,7 @@ from besttake.core.stats import Estimate
 from besttake.measure.arrays import ArmTakes, CellData, Settings
 from besttake.measure.cell import measure_cell
 from besttake.measure.looks import load_history
-from besttake.reporting import html, markdown, words
+from besttake.reporting import html, markdown, result_tables, words
 from besttake.reporting.numbers import estimate_points, percent, points
 from besttake.reporting.takes import PageTakes
 from besttake.reporting.terminal import diagnosis, layout
@@ -129,6 +129,16 @@ def test_the_corrected_gain_is_the_recommended_options_wherever_options_are_list
     assert f"{number} | shown | recommended |" in texts["markdown"]
     assert f"{own.name} 3 {success}" in texts["page"]
     assert texts["page"].count(number) >= 2, "the figure and the table"
+
+
+def test_a_best_estimate_that_is_no_gain_once_it_is_corrected_is_not_advised() -> None:
+    cell = with_verdict(cell_of("act"), answer="open", optimism=0.6, gain=Estimate(-0.1, -0.3, 0.4, 80))
+    assert cell.verdict
+    assert words.promises_nothing(cell.verdict)
+    assert "is no gain" in words.headline(cell)
+    assert " -> " not in result_tables.success(cell)
+    (row,) = result_tables.summary(result_of(cell), [cell]).rows
+    assert (getattr(row[2], "text", row[2]), row[4]) == ("leave it as it is", "not decided")
 
 
 @pytest.mark.parametrize(

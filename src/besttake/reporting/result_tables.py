@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 from besttake.arms import BASE
 from besttake.reporting.numbers import count, interval, number, plus_minus
 from besttake.reporting.table import Column, Entry, Head, Table, in_percent, in_points, plain, right
-from besttake.reporting.words import headline, in_short, needs_text, noise_of, option_advice, overview, retrieval_name
+from besttake.reporting.words import (
+    headline,
+    in_short,
+    needs_text,
+    noise_of,
+    option_advice,
+    overview,
+    promises_nothing,
+    retrieval_name,
+)
 from besttake.reporting.words import tone as tone_of
 
 if TYPE_CHECKING:
@@ -44,10 +53,11 @@ def summary(result: Result, shown: Sequence[Cell]) -> Table:
     for cell in shown:
         verdict, gain, cost, what = cell.verdict, "", "", "nothing measured"
         if verdict is not None:
-            if verdict.option != verdict.options[0].name:
+            option = verdict.options[0] if promises_nothing(verdict) else verdict.recommended
+            if option != verdict.options[0]:
                 gain = _whole_points(verdict.gain)
-            cost = "not decided" if verdict.answer == "open" else count(verdict.recommended.takes, "take")
-            what = in_short(verdict.recommended, noise_of(result, cell.policy))
+            cost = "not decided" if verdict.answer == "open" else count(option.takes, "take")
+            what = in_short(option, noise_of(result, cell.policy))
         name = Entry(cell.policy, "best") if cell.group == "*" else f"  {cell.group}"
         rows.append((name, success(cell), Entry(what, _TONES[tone_of(cell)]), gain, cost))
     return Table("", [""] * 5, rows)
@@ -56,7 +66,7 @@ def summary(result: Result, shown: Sequence[Cell]) -> Table:
 def success(cell: Cell) -> str:
     """``34 % -> 81 %``: the success of one take, and of the recommended option."""
     verdict, now = cell.verdict, _whole_percent(rates(cell)[0])
-    if verdict is None or verdict.option == verdict.options[0].name:
+    if verdict is None or verdict.option == verdict.options[0].name or promises_nothing(verdict):
         return now
     return f"{now} -> {_whole_percent(verdict.success)}"
 

@@ -178,9 +178,20 @@ def _headline(cell: Cell) -> str:
         )
     if option.takes == 1 and option.arm == BASE:
         return f"Not decided yet. Leave it as it is for now: one take succeeds in {percent(first)}."
+    if promises_nothing(verdict):
+        return (
+            f"Not decided yet. Leave it as it is for now: one take succeeds in {percent(first)}. The best estimate,"
+            f" corrected for the choice, is no gain: {action(option)}, {estimate_points(verdict.gain)}."
+        )
     rise = f"from {percent(first)} to {percent(verdict.success.value)}"
     text = f"{action(option)}: {rise}, {estimate_points(verdict.gain)}, {price(option)}"
     return sentence(text) if verdict.answer == "act" else f"Not decided yet. The best estimate: {text}."
+
+
+def promises_nothing(verdict: Verdict) -> bool:
+    """Whether an open verdict's best estimate is no gain, once it is corrected for the choice."""
+    gain = verdict.gain.value
+    return verdict.answer == "open" and verdict.option != verdict.options[0].name and gain is not None and gain <= 0
 
 
 def details(cell: Cell) -> list[str]:
