@@ -15,7 +15,7 @@ _PARTS = {"env": "env", "factory": "env", "close": "env", "large": "policy?small
 _ENDS = ("SystemExit", "CancelledError", "GeneratorExit", "KeyboardInterrupt", "sleep")
 
 
-@stage("components", "a policy or an environment raises what is no Exception, or sleeps", ci=3, full=60)
+@stage("components", "a policy or an environment raises what is no Exception, or sleeps", ci=3, full=100)
 def components(scratch: Path) -> Iterator[Attempt]:
     world, parts = make_world(scratch), Path(__file__).parents[2] / "tests" / "verbs"
 

@@ -31,7 +31,7 @@ def kept(run: Path) -> dict[TakeKey, Row]:
 
 
 @stage(
-    "parent-kills", "SIGKILL the parent at random moments, five in a row, then let it end", ci=2, full=30, each=_KILLS
+    "parent-kills", "SIGKILL the parent at random moments, five in a row, then let it end", ci=2, full=40, each=_KILLS
 )
 def parent_kills(scratch: Path) -> Iterator[Attempt]:
     world = make_world(scratch)
@@ -56,13 +56,13 @@ def parent_kills(scratch: Path) -> Iterator[Attempt]:
     yield attempt
 
 
-@stage("worker-kills", "SIGKILL a worker at a random moment, twice in a run", ci=2, full=30, each=_HITS)
+@stage("worker-kills", "SIGKILL a worker at a random moment, twice in a run", ci=2, full=50, each=_HITS)
 def worker_kills(scratch: Path) -> Iterator[Attempt]:
     yield _on_workers(make_world(scratch), signal.SIGKILL)
 
 
 @stage(
-    "stops", "SIGSTOP a worker at a random moment, twice in a run, with a patience of 10 s", ci=1, full=8, each=_HITS
+    "stops", "SIGSTOP a worker at a random moment, twice in a run, with a patience of 10 s", ci=1, full=10, each=_HITS
 )
 def stops(scratch: Path) -> Iterator[Attempt]:
     yield _on_workers(make_world(scratch), signal.SIGSTOP, patience=10)
@@ -96,7 +96,7 @@ def _on_workers(world: World, how: signal.Signals, patience: float | None = None
     return attempt
 
 
-@stage("full-disks", "fill the disk (a small tmpfs) at a random size, then make room", ci=2, full=16)
+@stage("full-disks", "fill the disk (a small tmpfs) at a random size, then make room", ci=2, full=20)
 def full_disks(scratch: Path) -> Iterator[Attempt]:
     world = make_world(scratch)
 

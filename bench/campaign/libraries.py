@@ -19,7 +19,7 @@ from besttake.errors import BestTakeError
 from besttake.testbed.demos import TestbedDemos
 
 
-@stage("library-mutations", "damage each file of a library once, then use it", ci=40, full=1000, each=9)
+@stage("library-mutations", "damage each file of a library once, then use it", ci=40, full=2000, each=9)
 def library_mutations(scratch: Path) -> Iterator[Attempt]:
     made = build(TestbedDemos(("pick",), 2, 16, "std"), Pixels(), scratch / "library")
     expected, names = _used(made.path), sorted(path.name for path in made.path.iterdir())

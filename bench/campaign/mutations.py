@@ -33,7 +33,7 @@ _TAKES = 4
 
 @stage(
     "run-mutations", "damage eight or nine files of a run one by one, read it; then all at once, and run it again",
-    ci=5, full=120, each=_TOGETHER,
+    ci=5, full=250, each=_TOGETHER,
 )  # fmt: skip
 def run_mutations(scratch: Path) -> Iterator[Attempt]:
     world = make_world(scratch)

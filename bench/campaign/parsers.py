@@ -41,7 +41,7 @@ WORDS = (
 )  # fmt: skip
 
 
-@stage("parsers", "fuzz every parser, 100 inputs a try", ci=30, full=500, each=EACH)
+@stage("parsers", "fuzz every parser, 100 inputs a try", ci=30, full=1000, each=EACH)
 def parsers(scratch: Path) -> Iterator[Attempt]:
     secret = scratch / "secret"
     secret.write_text("not yours")

@@ -50,7 +50,7 @@ def test_a_checkpoint_says_what_it_was_trained_on_and_is_refused_where_that_diff
         Gripper(0, 1), BRIDGE_STATE, METRIC,
     )  # fmt: skip
     with pytest.raises(ComponentError, match=r"commands the gripper by 0 to 1.*add \?gripper=simpler"):
-        check_compatible(spec, env())
+        check_compatible(spec, env(state=BRIDGE_STATE))
     turned = registry.policy(f"lerobot:{bridge}?gripper=simpler").spec
     assert turned.convention.gripper == OPENS_UP
     with pytest.raises(ComponentError, match=r"add \?state=bridge to the env's URI"):
