@@ -24,12 +24,12 @@ def test_a_blind_choice_has_the_variance_of_the_formula(seeds, n, factor):
     assert found == pytest.approx(p.blind_variance(v, seeds, n), rel=0.03)
 
 
-def test_v_from_pass_1_is_typical_of_the_paper_and_never_above_its_limit():
+def test_v_from_pass_1_is_typical_of_the_paper():
     shares = []
     for pair in PAIRS.values():
         v = beta_pass(*matched(*pair), 2) - pair[0]
         shares.append(v / (pair[0] * (1 - pair[0])))
-        assert v <= p.v_from_pass1(pair[0])[1]
+        assert p.v_from_pass1(pair[0]) == pytest.approx(0.66 * v / shares[-1])
     assert np.mean(shares) == pytest.approx(0.66, abs=0.01)
     assert (min(shares), max(shares)) == pytest.approx((0.44, 0.85), abs=0.01)
     with pytest.raises(ValueError, match="between 0 and 1"):

@@ -21,7 +21,7 @@ DATA = Path(__file__).parents[1] / "recordings" / "data" / "vla_eval"
 
 def test_from_pass_at_1_the_starts_follow_the_formula() -> None:
     (found,) = plan(pass1=0.64, worth=3)
-    v, _ = planning.v_from_pass1(0.64)
+    v = planning.v_from_pass1(0.64)
     assert found.plan.half_width_starts == planning.starts_for_half_width(planning.blind_variance(v), 0.03)
 
 

@@ -64,15 +64,15 @@ class SampleSize:
     within_auc: float | None = None
 
 
-def v_from_pass1(pass1: float) -> tuple[float, float]:
-    """(typical, largest possible) v when only pass@1 is known.
+def v_from_pass1(pass1: float) -> float:
+    """The typical v when only pass@1 is known.
 
-    The largest is pass@1 (1 - pass@1). On the paper's eight (pass@1, pass@3) pairs, v is .44 to .85 of that, and .66 on
-    average, which is the typical value.
+    The largest possible is pass@1 (1 - pass@1). On the paper's eight (pass@1, pass@3) pairs, v is .44 to .85 of that,
+    and .66 on average.
     """
     if not 0 <= pass1 <= 1:
         raise ValueError(f"pass@1 must be a fraction between 0 and 1, not {pass1}")
-    return 0.66 * pass1 * (1 - pass1), pass1 * (1 - pass1)
+    return 0.66 * pass1 * (1 - pass1)
 
 
 def blind_variance(v: float, seeds: int = 3, n: int = 3) -> float:

@@ -217,7 +217,7 @@ def _optimism(verdict: Verdict) -> str:
     if verdict.option == verdict.options[0].name or change == points(0):
         return ""
     return (
-        f"The best of {len(verdict.options)} estimates is too high, so this gain is corrected by {change} points;"
+        f"It was chosen among {len(verdict.options)} options, for which its gain is corrected by {change} points;"
         f" uncorrected, it is {estimate_points(verdict.recommended.gain)}."
     )
 
@@ -362,6 +362,8 @@ def needs_text(cell: Cell) -> str:
         return "nothing measured"
     if cell.verdict.answer == "leave":
         return "leave"
+    if promises_nothing(cell.verdict):
+        return f"{cell.verdict.options[0].name} (open)"
     return cell.verdict.option + (" (open)" if cell.verdict.answer == "open" else "")
 
 

@@ -273,7 +273,8 @@ def _scores(starts: Starts) -> dict[ScoreName, F64]:
     """The mean and the last logged value of each take, over all of it or until the shortest of its start ends."""
     if not any(take.values for takes in starts.values() for take in takes):
         return {}
-    ends = {id(take): min(len(other.values) for other in takes) for takes in starts.values() for take in takes}
+    shortest = [(takes, min(len(take.values) for take in takes)) for takes in starts.values()]
+    ends = {id(take): end for takes, end in shortest for take in takes}
 
     def score(summary: Callable[[tuple[float, ...]], float], window: str) -> F64:
         def value(take: Episode) -> float | None:

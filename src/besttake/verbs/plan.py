@@ -112,9 +112,8 @@ def plan(
     if not 0 <= pass1 <= 1:
         hint = f"; did you mean {pass1 / 100:g}?" if 1 < pass1 <= 100 else ""
         raise PlanError(f"`pass1` {pass1:g}: a fraction between 0 and 1{hint}")
-    typical, _ = planning.v_from_pass1(pass1)
     basis = f"pass@1 = {number(pass1, 2)} alone, with the spread between starts that is typical of the paper's policies"
-    return Plans([_plan(goal, _Evidence("", basis, typical))])
+    return Plans([_plan(goal, _Evidence("", basis, planning.v_from_pass1(pass1)))])
 
 
 @dataclass(frozen=True)
