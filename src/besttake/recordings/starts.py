@@ -58,10 +58,17 @@ def choose_starts(recordings: Sequence[Recording], given: str = "") -> tuple[lis
 
 
 def _is_clear(name: str, agreement: Mapping[str, Sources]) -> bool:
-    """Whether takes agree beyond chance by this candidate, and are shown to agree less by every other."""
-    low = agreement[name].start.low or 0.0
-    others = [agrees.start.high for other, agrees in agreement.items() if other != name]
-    return not others or (low > 0 and all(high is not None and high < low for high in others))
+    """Whether takes agree beyond chance by this candidate, and are shown to agree less by every other.
+
+    Of two candidates of which one is a part of the other (``start/`` and ``start/episode``), the intervals must not
+    overlap: both are right where the part alone names the start.
+    """
+    low, value = agreement[name].start.low or 0.0, agreement[name].start.value or 0.0
+    parts = set(filter(None, name.split("/")))
+    highest = {other: agrees.start.high for other, agrees in agreement.items() if other != name}
+    least = {other: low if parts <= {*other.split("/")} or parts >= {*other.split("/")} - {""} else value
+             for other in highest}  # fmt: skip
+    return not highest or (low > 0 and all(high is not None and high < least[o] for o, high in highest.items()))
 
 
 def _with_folders(recording: Recording, levels: Sequence[str]) -> Recording:
