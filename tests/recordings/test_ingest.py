@@ -199,6 +199,33 @@ def test_a_file_of_one_episode_has_its_start_in_its_path(tmp_path: Path, folder:
     assert any("number in their path" in note for note in read.notes)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("ck/episode_1000/o.csv", "ck/episode_2000/o.csv"), ("dp_episode_1000.csv", "dp_episode_2000.csv"),
+        ("dp/episode_1000/o.csv", "dp/episode_2000/o.csv", "act/o.csv"), ("dp_init_1.csv", "dp_init_2.csv", "act.csv"),
+        ("dp_task_1.csv", "dp_task_2.csv", "act.csv"),
+    ],
+)  # fmt: skip
+def test_numbers_that_may_be_of_checkpoints_are_asked_about(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for k, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"task": "t", "start": i, "success": int(wins[0]) ^ (i < k)} for i, wins in enumerate(WON)]
+        table(tmp_path / name, rows)
+    with pytest.raises(IngestError, match="recordings do not say of which policy"):
+        ingest(tmp_path)
+    assert ingest(tmp_path, policy_name="p").result.cells[0].seeds == len(names)
+
+
+def test_equal_files_of_a_harness_are_copies_and_equal_tables_of_two_scenes_are_not(tmp_path: Path) -> None:
+    for folder in ("results", "backup"):
+        shutil.copytree(INFOS[0].parent, tmp_path / "info" / folder)
+    assert ingest(tmp_path / "info", policy_name="p").result.cost.takes == ingest(INFOS[0]).result.cost.takes
+    for scene in (1, 2):
+        table(tmp_path / f"scene_{scene}" / "o.csv", [{"seed": s, "success": s % 2} for s in range(6)])
+    assert ingest([*tmp_path.glob("scene_*")], policy_name="p", columns={"start": "scene/"}).result.cells[0].starts == 2
+
+
 def test_tasks_are_grouped_by_a_column_that_also_tells_them_apart(tmp_path: Path) -> None:
     rows = [{"suite": s, "task_id": t, "start": 0, "success": int(s == "a")} for s in "ab" for t in range(50)]
     (policy,) = ingest(table(tmp_path / "o.csv", rows), columns={"group": "suite"}).result.policies

@@ -105,10 +105,7 @@ def _labels(recordings: Sequence[Recording], taken: Collection[str]) -> tuple[li
     labels = {origin: names[home] for origin, home in homes.items()}
     unclear = [first[o].path for o, label in labels.items() if not label or counts[label] > 1 or label in taken]
     if unclear:
-        raise IngestError(
-            f"{len(unclear)} recordings do not say of which policy ({listed(sorted(unclear), _MOST_NAMED)}): name it "
-            "with `policy_name`, NAME if all are of one policy, or PATH=NAME for each file or folder"
-        )
+        raise _unnamed(unclear)
     guessed = sorted({label for origin, label in labels.items() if label != first[origin].server})
     note = f"policies are named by their folders or files ({listed(guessed, _MOST_NAMED)}); `--policy-name` names them \
 otherwise"
@@ -148,6 +145,31 @@ def _are_one_policy(recordings: Sequence[Recording]) -> bool:
             seeds[task].append(seed)
     several_suites = len({env for env, *_ in seeds}) > 1
     return len(kinds) == 1 and (several_suites or all(len(set(own)) == len(own) for own in seeds.values()))
+
+
+def check_numbered(recordings: Sequence[Recording], guessed: Collection[str]) -> None:
+    """Raise IngestError if numbers in paths that count no starts or seeds may be those of checkpoints.
+
+    They may be if recordings of one of the policies that were ``guessed`` from paths differ in them and hold takes of
+    the same start and seed.
+    """
+    seen: dict[tuple[object, ...], tuple[str, list[tuple[str, str]]]] = {}
+    for one in recordings:
+        if len({(episode.env, episode.task, episode.start) for episode in one.episodes}) < 2:
+            continue  # in a file of one start, other numbers count its takes
+        numbers = [(name, n) for name, n in NUMBERED.findall(one.words) if name.lower() not in ("seed", "start")]
+        seed = seed_in(one.path) or frozenset(episode.seed for episode in one.episodes)
+        for key in {(e.policy, e.env, e.task, e.start, seed) for e in one.episodes if e.policy in guessed}:
+            path, others = seen.setdefault(key, (one.path, numbers))
+            if others != numbers:
+                raise _unnamed((path, one.path))
+
+
+def _unnamed(paths: Collection[str]) -> IngestError:
+    return IngestError(
+        f"{len(paths)} recordings do not say of which policy ({listed(sorted(paths), _MOST_NAMED)}): name it "
+        "with `policy_name`, NAME if all are of one policy, or PATH=NAME for each file or folder"
+    )
 
 
 def _words(part: str) -> list[str]:
@@ -200,8 +222,10 @@ FOLDER = "folder/"
 def tasks_by_folder(recordings: Sequence[Recording]) -> list[Recording]:
     """Name the task of each episode by the folders that tell its recording from others."""
     named = zip(recordings, _folders(recordings), strict=True)
-    return [replace(one, episodes=tuple(replace(e, task=f"{folder}/{e.task}".removesuffix("/task"))
-                                        for e in one.episodes)) for one, folder in named]  # fmt: skip
+    return [
+        replace(one, episodes=tuple(replace(e, task=f"{at}/{e.task}".removesuffix("/task")) for e in one.episodes))
+        if at else one for one, at in named
+    ]  # fmt: skip
 
 
 def _folders(recordings: Sequence[Recording]) -> list[str]:
@@ -244,8 +268,9 @@ def once_by_seed(recordings: Sequence[Recording], repeats: bool = False) -> tupl
             earlier, success = seen.setdefault(key, (i, episode.success))
             if success != episode.success and whole[i]:
                 if folders[earlier] != folders[i] and not repeats:
+                    one, other = (folders[j] or kept[j].path for j in (earlier, i))
                     raise IngestError(
-                        f"{folders[earlier]} and {folders[i]} have other outcomes of the same starts and seeds: name "
+                        f"{one} and {other} have other outcomes of the same starts and seeds: name "
                         f"what they are with `columns`, task={FOLDER}, or seed={FOLDER} if they are repeats"
                     )
                 again.setdefault(episode.policy, []).append(i)

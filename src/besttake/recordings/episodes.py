@@ -93,7 +93,7 @@ def is_copy(path: str | Path, first: str | Path, recordings: Sequence[Recording]
     """
     episodes = [episode for recording in recordings for episode in recording.episodes]
     if len(episodes) == 1:
-        return False
+        return Path(path).parent == Path(first).parent
     varied = any(episode.uid for episode in episodes) or len({episode.steps for episode in episodes}) > 2
     rate = (sum(episode.success is True for episode in episodes) + 1) / (len(episodes) + 2)
     chance = (rate**2 + (1 - rate) ** 2) ** len(episodes)

@@ -103,9 +103,11 @@ class _Reading:
                 self.passed.append(str(error))
             return
         # Short files of two runs, seeds or starts may be equal to the letter.
-        about = given_name(str(path), self.policies), seed_in(str(path)), start_in(str(path))
+        levels = self.columns.get("start", "").rpartition("/")[0]
+        about = given_name(str(path), self.policies), seed_in(str(path)), start_in(str(path), levels)
         first = self.copies.setdefault(f"{sha256_of(path)} {about}", path)
-        if first == path or not is_copy(path, first, recordings):
+        tables = [recording for recording in recordings if f".{recording.format}" in tabular.SUFFIXES]
+        if first == path or (tables and not is_copy(path, first, tables)):  # other formats hold times and ids
             self.recordings += recordings
         else:
             self.repeats.append(f"{path.name} repeats {first.name} and was counted once")

@@ -84,7 +84,8 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
     """Read the episodes of a table. ``columns`` maps our names (`NAMES`) to its columns: ``{"success": "won"}``."""
     kind = kind_of(path).removeprefix(".")
     levels, _, column = (columns or {}).get("start", "").rpartition("/")
-    named = {ours: theirs for ours, theirs in {**(columns or {}), "start": column}.items() if theirs}
+    named = {ours: theirs for ours, theirs in (columns or {}).items() if ours != "start"}
+    named |= {"start": column} if column else {}
     in_path, task = start_in(str(path), levels), task_in(str(path))
     reads = {"parquet": _parquet, "jsonl": _json_lines, "ndjson": _json_lines, "json": _json}
 
@@ -101,6 +102,8 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
         # Objects of JSON may have different keys: only some may have an error or a seed.
         names = _names_in(path, table()) if kind in _LINES else [str(name) for name in first[1]]
         chosen = _columns(path, names, named, in_path)
+        if levels and not column:
+            chosen.pop("start", None)
         own = tuple(names) == (*OWN, "file")
         asides: dict[str, list[str]] = {} if own else {name: [] for name in _unread(names, chosen)}
         others = _other_starts(names, chosen, named, in_path)

@@ -242,7 +242,7 @@ class SampleRequest:
 class Client:
     """A connection that requests chunks; ``is_open()`` tells whether it is still open.
 
-    ``ran_out`` is the time of its last answer if it has no actions left after it, so that it is likely to request a
+    ``ran_out`` is the time of its last answer unless it has actions left, so that it is likely to request a
     chunk soon; else None.
     """
 

@@ -21,7 +21,7 @@ from besttake.core.policy_pool import pools
 from besttake.files import as_paths, version
 from besttake.measure.arrays import ArmTakes, CellData, Settings
 from besttake.measure.cell import measure_cell
-from besttake.recordings.combine import FOLDER, name_policies, once_by_seed, seeded, tasks_by_folder
+from besttake.recordings.combine import FOLDER, check_numbered, name_policies, once_by_seed, seeded, tasks_by_folder
 from besttake.recordings.episodes import Episode, IngestError, Recording
 from besttake.recordings.logs import LIBERO, LogFormat
 from besttake.recordings.read import read
@@ -130,9 +130,13 @@ def ingest(
     by_folder = {ours for ours, theirs in (columns or {}).items() if theirs == FOLDER and ours in ("task", "seed")}
     in_table = {ours: theirs for ours, theirs in (columns or {}).items() if ours not in by_folder}
     recordings, notes = read(as_paths(paths), in_table, names, LogFormat.of(patterns) if patterns else LIBERO)
+    unnamed = {(one.path, one.origin) for one in recordings if any(not episode.policy for episode in one.episodes)}
     recordings, name_notes = name_policies(recordings, policy_name)
+    given = {policy_name} if isinstance(policy_name, str) else {*policy_name.values()}
+    guessed = {e.policy for one in recordings if (one.path, one.origin) in unnamed for e in one.episodes} - given
     recordings = tasks_by_folder(recordings) if "task" in by_folder else recordings
     recordings, start_notes = choose_starts(seeded(recordings), (columns or {}).get("start", ""))
+    check_numbered(recordings, guessed)
     recordings, overlap_notes = once_by_seed(recordings, repeats="seed" in by_folder)
     recordings = [
         replace(recording, episodes=tuple(_complete(episode, timeouts == "failures") for episode in recording.episodes))
