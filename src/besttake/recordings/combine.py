@@ -147,12 +147,15 @@ def _are_one_policy(recordings: Sequence[Recording]) -> bool:
     return len(kinds) == 1 and (several_suites or all(len(set(own)) == len(own) for own in seeds.values()))
 
 
-def check_numbered(recordings: Sequence[Recording], guessed: Collection[str]) -> None:
+def check_numbered(
+    recordings: Sequence[Recording], unnamed: Collection[tuple[str, str]], given: Collection[str]
+) -> None:
     """Raise IngestError if numbers in paths that count no starts or seeds may be those of checkpoints.
 
-    They may be if recordings of one of the policies that were ``guessed`` from paths differ in them and hold takes of
-    the same start and seed.
+    They may be if recordings of a policy differ in them and hold takes of the same start and seed, and the name of the
+    policy is a guess: recordings with this (path, origin) were ``unnamed``, and the user has ``given`` other names.
     """
+    guessed = {e.policy for one in recordings if (one.path, one.origin) in unnamed for e in one.episodes} - {*given}
     seen: dict[tuple[object, ...], tuple[str, list[tuple[str, str]]]] = {}
     for one in recordings:
         if len({(episode.env, episode.task, episode.start) for episode in one.episodes}) < 2:

@@ -132,28 +132,30 @@ def ingest(
     recordings, notes = read(as_paths(paths), in_table, names, LogFormat.of(patterns) if patterns else LIBERO)
     unnamed = {(one.path, one.origin) for one in recordings if any(not episode.policy for episode in one.episodes)}
     recordings, name_notes = name_policies(recordings, policy_name)
-    given = {policy_name} if isinstance(policy_name, str) else {*policy_name.values()}
-    guessed = {e.policy for one in recordings if (one.path, one.origin) in unnamed for e in one.episodes} - given
     recordings = tasks_by_folder(recordings) if "task" in by_folder else recordings
     recordings, start_notes = choose_starts(seeded(recordings), (columns or {}).get("start", ""))
-    check_numbered(recordings, guessed)
+    check_numbered(recordings, unnamed, {policy_name} if isinstance(policy_name, str) else {*policy_name.values()})
     recordings, overlap_notes = once_by_seed(recordings, repeats="seed" in by_folder)
     recordings = [
         replace(recording, episodes=tuple(_complete(episode, timeouts == "failures") for episode in recording.episodes))
         for recording in recordings
     ]
     episodes = [episode for recording in recordings for episode in recording.episodes]
-    late = sum(episode.timeout for episode in episodes)
-    crashed = sum(bool(episode.error) and episode.success is None and not episode.timeout for episode in episodes)
-    counts = [f"{count(late, 'episode')} ran out of time and count as {timeouts}"] if late else []
-    counts += [f"{count(crashed, 'episode')} ended in another error and count as missing"] if crashed else []
     with one_thread():
-        all_notes = [*name_notes, *start_notes, *counts, *overlap_notes, *notes]
+        all_notes = [*name_notes, *start_notes, *_error_notes(episodes, timeouts), *overlap_notes, *notes]
         result = _result(recordings, all_notes, worth / 100, command)
     directory = Path(out) if out is not None else None
     if directory is not None:
         _write(directory, result, recordings)
     return IngestResult(result, tuple(recordings), directory)
+
+
+def _error_notes(episodes: Sequence[Episode], timeouts: str) -> list[str]:
+    """Say how many episodes ended in an error, and how they count."""
+    late = sum(episode.timeout for episode in episodes)
+    crashed = sum(bool(episode.error) and episode.success is None and not episode.timeout for episode in episodes)
+    notes = [f"{count(late, 'episode')} ran out of time and count as {timeouts}"] if late else []
+    return notes + ([f"{count(crashed, 'episode')} ended in another error and count as missing"] if crashed else [])
 
 
 def _complete(episode: Episode, timeouts_fail: bool) -> Episode:
