@@ -86,7 +86,7 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
     levels, _, column = (columns or {}).get("start", "").rpartition("/")
     named = {ours: theirs for ours, theirs in (columns or {}).items() if ours != "start"}
     named |= {"start": column} if column else {}
-    in_path, task = start_in(str(path), levels), task_in(str(path))
+    in_path = start_in(str(path), levels)
     reads = {"parquet": _parquet, "jsonl": _json_lines, "ndjson": _json_lines, "json": _json}
 
     def table() -> Iterator[tuple[int, Row]]:
@@ -131,12 +131,8 @@ def read_table(path: Path, columns: Mapping[str, str] | None = None) -> list[Rec
     _check_repeats(path, episodes, asides)
     place = path.resolve()
     words = "/".join([*place.parent.parts, path.stem])
-    told = {ours: theirs for ours, theirs in chosen.items() if ours != "start" or len(others) < 2}
+    told = {ours: theirs if ours != "start" or len(others) < 2 else (ours,) for ours, theirs in chosen.items()}
     notes = [*_notes(path, told, left_out)]
-    if "start" not in chosen:
-        notes.append("the start of tables without a column for it is the number in their path, as in start_3/")
-    if "task" not in chosen and task:
-        notes.append("the task of tables without a column for it is the number in their path, as in task_3/")
     if unpaired:
         notes.append(f"{path.name}: {unpaired} successes are listed in the order in which episodes ended, which is not "
                      "the order of their starts: no take shares a start with another")  # fmt: skip
@@ -152,6 +148,9 @@ def _notes(path: Path, chosen: Mapping[str, tuple[str, ...]], left_out: Sequence
         yield f"{path.name}: read {read}"
     if left_out:
         yield f"{path.name}: left out what holds no outcome, lines {listed(left_out, _MOST_NAMED)}"
+    for ours, numbered in {"start": True, "task": bool(task_in(str(path)))}.items():
+        if ours not in chosen and numbered:
+            yield f"the {ours} of tables without a column for it is the number in their path, as in {ours}_3/"
 
 
 def _unescaped(text: str) -> str:
