@@ -36,6 +36,7 @@ READ = options.Reader("x:y")
     ("read", "message"),
     [
         (lambda: READ.whole("size", "0"), "size=0 is not a whole number of at least 1"),
+        (lambda: READ.whole("size", "9" * 20), f"size={'9' * 20} is not a whole number of at least 1"),
         (lambda: READ.whole("size", "9", most=8), "size=9 is not a whole number from 1 to 8"),
         (lambda: READ.number("fps", "nan", least=0), "fps=nan is not a number of at least 0"),
         (lambda: READ.flag("rebuild", "perhaps"), "rebuild=perhaps is not true or false"),

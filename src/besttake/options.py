@@ -36,7 +36,12 @@ class Reader:
     def whole(self, name: str, text: Any, least: int = 1, most: int | None = None) -> int:
         """Read a whole number from ``least`` to ``most``."""
         digits = str(text)
-        if not digits.isdecimal() or int(digits) < least or (most is not None and int(digits) > most):
+        if (
+            not digits.isdecimal()
+            or len(digits) > 18
+            or int(digits) < least
+            or (most is not None and int(digits) > most)
+        ):
             limits = f"of at least {least}" if most is None else f"from {least} to {most}"
             raise self._wrong(name, text, f"a whole number {limits}")
         return int(digits)

@@ -71,7 +71,7 @@ class _OperatorVisit(Visit):
             return
         try:
             size = int(self.headers.get("Content-Length", ""))
-            if size > _MOST_BYTES or self.headers.get("Content-Type") != "application/json":
+            if not 0 <= size <= _MOST_BYTES or self.headers.get("Content-Type") != "application/json":
                 raise ValueError
             arguments = json.loads(self.rfile.read(size))
             order = getattr(self.server.session, _ORDERS[urlsplit(self.path).path])
