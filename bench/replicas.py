@@ -1,4 +1,4 @@
-"""How busy a policy is kept, and what several replicas of it gain: ``python -m bench replicas`` (environment `ray`)
+"""How busy a policy is kept, and what several replicas of it gain: ``python -m bench.replicas`` (environment `ray`)
 
 Everything sleeps, so that it can be measured where there are fewer cores than replicas: the policy 60 ms per call of up
 to 8 rows, the simulator 2 ms per step; a take has 60 steps, 5 of them per chunk. Takes under way are `auto`. Every
