@@ -132,4 +132,5 @@ def test_a_run_is_watched_and_its_page_becomes_the_report(browser: Any, tmp_path
             assert run.wait(timeout=120) == 0
         finally:
             run.kill()
+            run.wait()
     assert Result.load(out).cost.takes == 600

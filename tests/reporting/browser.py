@@ -101,10 +101,15 @@ class Browser:
     def wait(self, script: str, seconds: float = 120) -> None:
         """Wait until an expression is true."""
         end = time.monotonic() + seconds
-        while not self.run(script):
-            if time.monotonic() > end:
-                raise TimeoutError(script)
+        while time.monotonic() < end:
+            try:
+                if self.run(script):
+                    return
+            except RuntimeError as error:
+                if "navigated" not in str(error):  # a live page loads itself anew
+                    raise
             time.sleep(0.03)
+        raise TimeoutError(script)
 
     def place(self, selector: str) -> tuple[float, float]:
         """Where the middle of an element is, after scrolling to it."""
