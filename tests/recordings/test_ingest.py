@@ -221,6 +221,9 @@ def test_equal_files_of_a_harness_are_copies_and_equal_tables_of_two_scenes_are_
     for folder in ("results", "backup"):
         shutil.copytree(INFOS[0].parent, tmp_path / "info" / folder)
     assert ingest(tmp_path / "info", policy_name="p").result.cost.takes == ingest(INFOS[0]).result.cost.takes
+    for name in ("run_0", "run_1", "run_1 (copy)"):  # two runs that both succeed always, and a copy
+        table(tmp_path / "runs" / f"{name}.csv", [{"start": i, "success": 1} for i in range(10)])
+    assert ingest(tmp_path / "runs", policy_name="p").result.cost.takes == 20
     for scene in (1, 2):
         table(tmp_path / f"scene_{scene}" / "o.csv", [{"seed": s, "success": s % 2} for s in range(6)])
     assert ingest([*tmp_path.glob("scene_*")], policy_name="p", columns={"start": "scene/"}).result.cells[0].starts == 2

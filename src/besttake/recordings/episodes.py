@@ -89,15 +89,18 @@ class Recording:
 def is_copy(path: str | Path, first: str | Path, recordings: Sequence[Recording]) -> bool:
     """Whether a file with the same episodes as the ``first`` is a copy of it, and not another run with equal outcomes.
 
-    One episode is no evidence. Files in one folder are copies; others are if two runs would hardly be equal by chance.
+    One episode is no evidence. Files in one folder are copies unless their names differ in numbers alone (``run_0``,
+    ``run_1``); those and files in two folders are copies if two runs would hardly be equal by chance.
     """
     episodes = [episode for recording in recordings for episode in recording.episodes]
     if len(episodes) == 1:
-        return Path(path).parent == Path(first).parent
+        return False
+    (folder, name), (other, first_name) = ((Path(each).parent, Path(each).stem) for each in (path, first))
+    numbered = name != first_name and re.sub(r"\d+", "", name) == re.sub(r"\d+", "", first_name)
     varied = any(episode.uid for episode in episodes) or len({episode.steps for episode in episodes}) > 2
     rate = (sum(episode.success is True for episode in episodes) + 1) / (len(episodes) + 2)
     chance = (rate**2 + (1 - rate) ** 2) ** len(episodes)
-    return varied or chance < _BY_CHANCE or Path(path).parent == Path(first).parent
+    return varied or chance < _BY_CHANCE or (folder == other and not numbered)
 
 
 def outcome(value: Any) -> bool | None:
